@@ -1,8 +1,8 @@
 """Which topics have stopped because nearly everything on them was rejected (rule 11), also across restarts.
 
-The intake notes each record here; the consumers ask what to pause. An operator resumes by `muster dead-letters resume`:
-at once, or with a resumption, under which a number of records, or all until the topic is quiet, pass without stopping
-it again.
+The intake notes each record here; the consumers ask what to pause. An operator resumes by
+`muster dead-letters resume SERVICE`: at once, or with a resumption, under which a number of records, or all until the
+topic is quiet, pass without stopping it again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TRIPPED = metrics.gauge(
     "muster_consumer_stopped",
     unit="1 = stopped",
     meaning="Whether the consumer of a topic has stopped because nearly everything on it was rejected.",
-    action="Find the fault (a wrong version deployed?), then `muster dead-letters resume`.",
+    action="Find the fault (a wrong version deployed?), then `muster dead-letters resume SERVICE`.",
     labels=("topic",),
 )
 

@@ -17,6 +17,7 @@ from muster_chassis import kafka, logs, metrics
 from muster_chassis.backoff import Backoff
 from muster_chassis.broker import Broker
 from muster_chassis.database import PASSING, Database
+from muster_chassis.database_watch import POSTGRES
 from muster_chassis.health import Health
 from muster_chassis.kafka import KAFKA_TROUBLE
 from muster_chassis.restored import DatabaseBehind, Verification
@@ -106,7 +107,8 @@ class Bus:
     """One process's view of Kafka.
 
     owned: topics that it creates, now and after every change of identity. verify: awaited with the cluster id before
-    the first session on it; no session begins while it raises DatabaseBehind.
+    the first session on it; no session begins while it raises DatabaseBehind. needed: whether the process cannot serve
+    while Kafka is away; submission can.
     """
 
     def __init__(
@@ -118,10 +120,12 @@ class Bus:
         owned: Iterable[Topic] = (),
         health: Health | None = None,
         verify: Callable[[str], Awaitable[None]] | None = None,
+        needed: bool = True,
     ) -> None:
         self.broker = broker
         self.client = client
         self.health = health or Health()
+        self._tell = self.health.bad if needed else self.health.degraded
         self._identity = identity
         self._verify = verify
         self._owned = {topic.name: topic for topic in owned}
@@ -132,11 +136,14 @@ class Bus:
         self._on_change: list[Callable[[str], Awaitable[None]]] = []
 
     @classmethod
-    def of_service(cls, name: str, database: Database, broker: Broker, *, client: str, health: Health) -> Bus:
+    def of_service(
+        cls, name: str, database: Database, broker: Broker, *, client: str, health: Health, needed: bool = True
+    ) -> Bus:
         """The bus of a service with a database, which is compared with what is on Kafka (restored.py)."""
         verify = Verification(database, broker, published_by(name), client=client)
         known = DatabaseIdentity(database)
-        return cls(broker, client=client, identity=known, owned=owned_by(name), health=health, verify=verify)
+        owned = owned_by(name)
+        return cls(broker, client=client, identity=known, owned=owned, health=health, verify=verify, needed=needed)
 
     @property
     def cluster_id(self) -> str:
@@ -179,10 +186,10 @@ class Bus:
                 await self._begin(seen)
                 self._mark = mark
         except KAFKA_TROUBLE as error:
-            self.health.bad("kafka", f"{self.broker.bootstrap} does not answer: {error!r}")
+            self._tell("kafka", f"{self.broker.bootstrap} does not answer: {error!r}")
             return False
         except PASSING as error:
-            self.health.bad("database", repr(error))
+            self.health.bad(POSTGRES, f"PostgreSQL does not answer: {error!r}")
             return False
         except DatabaseBehind as error:
             self.health.bad("restored", str(error), at_once=True)
@@ -231,7 +238,7 @@ class Bus:
                 await create_topics(self.broker, wanted, client=self.client)
                 return
             except KAFKA_TROUBLE as error:
-                self.health.bad("kafka", f"topics cannot be created: {error!r}")
+                self._tell("kafka", f"topics cannot be created: {error!r}")
                 await backoff.pause()
 
     async def wait_for(self, names: Sequence[str]) -> dict[str, int]:
@@ -241,13 +248,13 @@ class Bus:
             try:
                 found = await kafka.partitions_of(self.broker, names, client=self.client)
             except KAFKA_TROUBLE as error:
-                self.health.bad("topics", f"{self.broker.bootstrap} does not answer: {error!r}")
+                self._tell("topics", f"{self.broker.bootstrap} does not answer: {error!r}")
             else:
                 missing = [name for name in names if name not in found]
                 if not missing:
                     self.health.good("topics")
                     return dict(found)
-                self.health.bad("topics", f"awaiting {', '.join(missing)}")
+                self._tell("topics", f"awaiting {', '.join(missing)}")
             await backoff.pause()
 
     async def close(self) -> None:

@@ -16,6 +16,7 @@ import asyncpg
 from muster_chassis import logs
 from muster_chassis.bus import Bus
 from muster_chassis.database import TRANSIENT, Database
+from muster_chassis.database_watch import watch as watch_postgres
 from muster_chassis.dead_letters import dead_letters_service
 from muster_chassis.group_consumer import GroupConsumer
 from muster_chassis.migrations import load
@@ -79,6 +80,7 @@ def _flow(runtime: Runtime, settings: PolicySettings, database: Database, bus: B
         decoder=DECODER,
     )
     runtime.eternal("bus", bus.watch)
+    runtime.eternal("postgres", partial(watch_postgres, database, runtime.health))
     runtime.eternal("relay", relay.run)
     runtime.eternal("notifications", notifications.run)
     runtime.eternal("consumer", consumer.run, stop=consumer.stop)

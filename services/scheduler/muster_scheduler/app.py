@@ -20,6 +20,7 @@ from muster_chassis.assigned_consumer import AssignedConsumer
 from muster_chassis.attempts import passes, patiently
 from muster_chassis.bus import Bus
 from muster_chassis.database import Database, OutcomeUnknown
+from muster_chassis.database_watch import watch as watch_postgres
 from muster_chassis.dead_letters import dead_letters_service
 from muster_chassis.events import Event
 from muster_chassis.key_files import KeyFileError, PrivateKey, Purpose, TrustFile, read_private
@@ -92,6 +93,7 @@ async def compose(runtime: Runtime, settings: SchedulerSettings) -> None:
     await server.start()
     runtime.close_last(server.stop)
     runtime.eternal("watch", bus.watch)
+    runtime.eternal("postgres", partial(watch_postgres, database, runtime.health))
     runtime.eternal("relay", relay.run)
     runtime.eternal("leadership", scheduler.run)
     runtime.eternal("server", server.run)

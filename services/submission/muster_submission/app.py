@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from muster_chassis.bus import Bus
 from muster_chassis.database import Database
+from muster_chassis.database_watch import watch as watch_postgres
 from muster_chassis.migrations import of_package
 from muster_chassis.notifications import OUTBOX
 from muster_chassis.outbox import Relay
@@ -34,7 +36,7 @@ async def compose(runtime: Runtime, settings: SubmissionSettings) -> Application
     database = await Database.open(settings, source=NAME, migrations=migrations, health=runtime.health)
     runtime.close_last(database.close)
     client = f"muster-{NAME}-{settings.instance}"
-    bus = Bus.of_service(NAME, database, settings.broker, client=client, health=runtime.health)
+    bus = Bus.of_service(NAME, database, settings.broker, client=client, health=runtime.health, needed=False)
     runtime.close_last(bus.close)
     app = Application(runtime, settings, database, bus)
     for owner in (app.scheduler, app.policy, app.telemetry, app.refused_calls, app.expressions, app.peers):
@@ -56,6 +58,7 @@ async def compose(runtime: Runtime, settings: SubmissionSettings) -> Application
         await server.stop()
 
     runtime.eternal("bus", bus.watch)
+    runtime.eternal("postgres", partial(watch_postgres, database, runtime.health))
     runtime.eternal("relay", relay.run)
     runtime.eternal("notifications", app.notifications.run)
     for consumer in app.consumers():

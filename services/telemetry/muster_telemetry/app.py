@@ -14,6 +14,7 @@ import asyncpg
 from muster_chassis import identity, logs
 from muster_chassis.bus import Bus
 from muster_chassis.database import TRANSIENT, Database
+from muster_chassis.database_watch import watch as watch_postgres
 from muster_chassis.dead_letters import dead_letters_service
 from muster_chassis.intake import Intake
 from muster_chassis.migrations import load
@@ -59,6 +60,7 @@ async def compose(runtime: Runtime, settings: TelemetrySettings) -> None:
     notifications.subscribe(OUTBOX, relay.wake)
     runtime.eternal("grpc health", server.run)
     runtime.eternal("bus", bus.watch)
+    runtime.eternal("postgres", partial(watch_postgres, database, runtime.health))
     runtime.eternal("relay", relay.run)
     runtime.eternal("notifications", notifications.run)
     runtime.eternal("samples", stream.run, stop=stream.stop)

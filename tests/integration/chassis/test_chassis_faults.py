@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
 
+from muster_chassis.broker import Broker
+from muster_chassis.bus import Bus, DatabaseIdentity
+from muster_chassis.database import Database
+from muster_chassis.database_watch import POSTGRES, watch
+from muster_chassis.health import Health
 from muster_stack.embedded import EmbeddedKafka, EmbeddedPostgres
-from tests.support.stations import Journal, Station, station
+from tests.support.scheduling import free_port
+from tests.support.stations import Journal, Station, settings, station
 from tests.support.waiting import until
 
 _ROUNDS = 6
@@ -80,3 +87,29 @@ async def test_kafka_comes_back_empty_in_the_middle(own_kafka: EmbeddedKafka, da
         acknowledged = await asyncio.wait_for(publishing, 60)
         await until(lambda: acknowledged <= {name for name, _ in journal.handled}, within=60)
         assert len(journal.handled) == len(acknowledged)
+
+
+@pytest.mark.parametrize("how", ["kill", "stop"])
+async def test_health_tells_whether_postgres_answers(kafka: str, own_postgres: EmbeddedPostgres, how: str) -> None:
+    async with station("submission", own_postgres.server.url("submission", "muster"), kafka) as here:
+        health = here.bus.health
+        health.grace = 0.0
+        here.go(partial(watch, here.database, health))
+        await until(lambda: health.serving)
+        await asyncio.to_thread(getattr(own_postgres, how))
+        await until(lambda: POSTGRES in health.troubles)
+        assert "PostgreSQL does not answer" in health.troubles[POSTGRES]
+        await asyncio.to_thread(own_postgres.start)
+        await until(lambda: health.serving)
+
+
+@pytest.mark.parametrize("needed", [True, False])
+async def test_who_can_do_without_kafka_goes_on_serving(database: Any, needed: bool) -> None:
+    opened = await Database.open(settings(database.url("submission"), "submission"), source="submission")
+    health, nowhere = Health(grace=0.0), Broker(f"127.0.0.1:{free_port()}")
+    bus = Bus(nowhere, client="test", identity=DatabaseIdentity(opened), health=health, needed=needed)
+    assert not await bus.check()
+    assert health.serving is not needed
+    assert "does not answer" in (health.troubles if needed else health.waiting)["kafka"]
+    await bus.close()
+    await opened.close()
