@@ -26,7 +26,7 @@ from muster_chassis.events import Event, Reject, Retry
 from muster_chassis.health import Health
 from muster_chassis.text import clean
 from muster_chassis.unit import Unit
-from muster_scheduler import incomplete
+from muster_scheduler import incomplete, unbound
 from muster_scheduler.domain import decisions, events
 from muster_scheduler.domain.asked.quarantine import Quarantined
 from muster_scheduler.domain.asked.workloads import SECOND, Workload
@@ -332,6 +332,7 @@ class Handlers:
         """Clear what health says of this term: as a standby this process knows nothing of it."""
         self._strays.forget()
         incomplete.forget(self._health)
+        unbound.forget(self._health)
 
     def _count(self, plan: Plan, steps: Steps) -> None:
         steps.done(Step.COMMIT)
@@ -345,6 +346,7 @@ class Handlers:
         WAITING.set(len(self.state.world.waiting))
         CLUSTERS.set(sum(1 for cluster in self.state.world.clusters.values() if cluster.silent))
         incomplete.tell(plan, self.state.world, self._health)
+        unbound.tell(self.state.world, self._health)
         self._strays.look(self.state.world)
         if plan.unfinished:
             UNFINISHED.inc()

@@ -64,7 +64,8 @@ class Strays:
         if now:
             some = ", ".join(f"{workload} on {cluster}" for cluster, workload in sorted(now)[:_SHOWN])
             self._health.degraded(
-                CONDITION, f"agents hold {len(now)} workloads that are not known here ({some}); each ends after an hour"
+                CONDITION,
+                f"agents hold workloads that are not known here, {len(now)} in all: {some}; each ends after an hour",
             )
         else:
             self._health.good(CONDITION)

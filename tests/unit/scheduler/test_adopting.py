@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from muster_chassis import metrics
+from muster_chassis.health import Health
+from muster_scheduler import unbound
 from muster_scheduler.commands import adoptable
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.workloads import SECOND
@@ -49,6 +52,19 @@ def test_a_cluster_whose_reports_are_not_read_counts_as_alive() -> None:
     fleet.world.read_until = {"c1": fleet.now}
     with pytest.raises(AgentAlive):
         adoptable(fleet.state, "c1", "newcomer", now=fleet.now + 51 * SECOND, force=False)
+
+
+def test_an_agent_that_speaks_for_no_cluster_is_named_while_it_reports() -> None:
+    fleet, health = _fleet(), Health()
+    unbound.tell(fleet.world, health)
+    assert health.waiting == {}
+    _report(fleet, "newcomer")
+    unbound.tell(fleet.world, health)
+    assert "cluster c1 is bound to agent agent-c1, and agent newcomer reports for it" in health.waiting["agents"]
+    assert metrics.value(unbound.UNBOUND) == 1
+    fleet.wait(61)
+    unbound.tell(fleet.world, health)
+    assert (health.waiting, metrics.value(unbound.UNBOUND)) == ({}, 0)
 
 
 def test_adopting_the_one_that_is_bound_changes_nothing() -> None:

@@ -25,7 +25,7 @@ def test_what_an_agent_holds_without_a_row_is_named_until_it_is_gone(monkeypatch
         fleet.send(events.AssignmentsHeld("c1", fleet.order(), (FORGOTTEN,), 1))
         watched.look(fleet.world)
     assert named == [{"cluster": "c1", "workload": FORGOTTEN.workload, "generation": 1, "attempt": 3}]
-    assert f"1 workloads that are not known here ({FORGOTTEN.workload} on c1)" in health.waiting[strays.CONDITION]
+    assert f"not known here, 1 in all: {FORGOTTEN.workload} on c1; each" in health.waiting[strays.CONDITION]
     fleet.send(events.AssignmentsHeld("c1", fleet.order(), (), 1))
     watched.look(fleet.world)
     assert not health.waiting
@@ -51,4 +51,4 @@ def test_many_are_named_a_hundred_at_a_time(monkeypatch: pytest.MonkeyPatch) -> 
     for looked in (100, 200, 250, 250):
         watched.look(fleet.world)
         assert len(set(named)) == len(named) == looked
-    assert "agents hold 250 workloads" in health.waiting[strays.CONDITION]
+    assert "250 in all" in health.waiting[strays.CONDITION]
