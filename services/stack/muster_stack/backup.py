@@ -12,6 +12,7 @@ replaced database knew and the backup does not is written down before it goes.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator
@@ -61,7 +62,8 @@ def backup(folder: Path, *, data: Data = None) -> int:
         partial.rename(target)
     except (StackError, OSError) as error:
         shutil.rmtree(partial, ignore_errors=True)
-        sys.stderr.write(f"nothing was saved: {error}\n")
+        why = f"{target.parent}: {error.strerror}" if isinstance(error, OSError) else error
+        sys.stderr.write(f"nothing was saved: {why}\n")
         return 1
     size = (target / _DUMP).stat().st_size / _MIB
     sys.stdout.write(f"saved in {target} ({size:.1f} MiB). It has the keys to all stored credentials: guard it\n")
@@ -96,9 +98,11 @@ def restore(
         return 1
     for line in forgotten[:_SHOWN]:
         sys.stdout.write(f"  {line}\n")
+    named = f" --data {shlex.quote(str(data))}" if data else ""
     sys.stdout.write(
         f"{layout.root} has the database of the backup; {len(forgotten)} workloads were newer or changed later"
-        f"{f' (all in {layout.root / _FORGOTTEN})' if forgotten else ''}. Start it by `muster up -d`\n"
+        f"{f' (all in {layout.root / _FORGOTTEN})' if forgotten else ''}. Start it by `muster up -d{named}`, with the "
+        "options that it had\n"
     )
     return 0
 

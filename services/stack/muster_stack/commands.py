@@ -47,15 +47,16 @@ def up(
     detach: Annotated[bool, Parameter(name=["--detach", "-d"], help="Return when it is ready.", negative="")] = False,
     instances: Annotated[str, Parameter(help="More than one process of a service: submission=2,scheduler=2.")] = "",
     hold: Annotated[bool, Parameter(help="Agents accept workloads and start nothing.", negative="")] = False,
-    auth: Annotated[bool, Parameter(help="Calls need a token; `muster` here has one.", negative="")] = False,
+    auth: Annotated[bool | None, Parameter(help="Calls need a token; `muster` here has one.")] = None,
     empty_kafka: Annotated[bool, Parameter(help="Kafka begins this start without records.", negative="")] = False,
     log_level: Annotated[LogLevel, Parameter(help="Of the services.")] = "info",
 ) -> int:
     """Start Muster on this machine: real Kafka and PostgreSQL, all services, two clusters of local processes."""
     layout = Layout.of(data)
     try:
+        guarded = _as_before(layout, auth=auth, instances=instances)
         argv = keeper_command(
-            layout, read_counts(instances), hold=hold, auth=auth, empty_kafka=empty_kafka, log_level=log_level
+            layout, read_counts(instances), hold=hold, auth=guarded, empty_kafka=empty_kafka, log_level=log_level
         )
         preflight.check(layout)
         if detach:
@@ -65,6 +66,19 @@ def up(
         return _complain(error)
     sys.stdout.flush()
     return os.execv(argv[0], argv)  # noqa: S606 - the terminal's Ctrl-C is for the keeper, and a command line's memory is not needed
+
+
+def _as_before(layout: Layout, *, auth: bool | None, instances: str) -> bool:
+    """Whether calls need a token. Raises StackError where they did at the last start and nothing is said now."""
+    before = State.load(layout).options
+    if auth is None and before.auth:
+        raise StackError(
+            f"calls to the stack in {layout.root} needed a token when it was started last: say --auth, or --no-auth to "
+            "let everyone on this machine in without one"
+        )
+    if before.instances and not instances:
+        sys.stderr.write(f"it had --instances {write_counts(before.instances)} when it was started last\n")
+    return bool(auth)
 
 
 def down(*, data: Data = None) -> int:

@@ -8,12 +8,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
+from muster_client.cli.moments import moment
 from muster_stack.commands import Data
+from muster_stack.errors import StackError
 from muster_stack.keeper.instances import SUBMISSION
 from muster_stack.layout import Layout
 from muster_stack.postgres import PostgresServer
@@ -23,16 +26,30 @@ def export(
     file: Path,
     *,
     data: Data = None,
-    since: Annotated[str, Parameter(help="Only what ended on this day or later (UTC), such as 2026-11-01.")] = "",
-    before: Annotated[str, Parameter(help="Only what ended before this day (UTC).")] = "",
+    since: Annotated[str, Parameter(help="Only what ended since then: a time, or how long ago (90d).")] = "",
+    before: Annotated[str, Parameter(help="Only what ended before then.")] = "",
 ) -> int:
-    """Write the archived workloads of this machine's stack into a Parquet file."""
-    layout = Layout.of(data)
-    if not layout.secrets.exists():
-        sys.stderr.write(f"there is no stack in {layout.root}: start one by `muster up`, or name it (--data)\n")
-        return 1
+    """Write the archived workloads of this machine's stack into a Parquet file; one that is there is replaced."""
+    layout, target = Layout.of(data), file.expanduser().resolve()
     server = PostgresServer.of(layout)
+    given = [*_given("--since", since), *_given("--before", before)]
+    try:
+        if target.is_dir():
+            raise StackError(f"{target} is a folder: name a file")
+        if not target.parent.is_dir():
+            raise StackError(f"there is no folder {target.parent}: make it, or name a file in another one")
+        if not layout.secrets.exists() or not server.ready():
+            raise StackError(f"the PostgreSQL of the stack in {layout.root} does not answer: `muster up -d` first")
+    except StackError as error:
+        sys.stderr.write(f"the archive was not written: {error}\n")
+        return 1
     own = {"MUSTER_DATABASE_URL": server.url(SUBMISSION), "MUSTER_DATABASE_SCHEMA": SUBMISSION}
-    days = [*(["--since", since] if since else []), *(["--before", before] if before else [])]
-    argv = [sys.executable, "-m", "muster_submission.export", *days, str(file.resolve())]
+    argv = [sys.executable, "-m", "muster_submission.export", *given, str(target)]
     return subprocess.run(argv, env={**os.environ, **own}, check=False).returncode
+
+
+def _given(option: str, text: str) -> list[str]:
+    """The option as the program takes it, in UTC. Raises InvalidInput."""
+    if not text:
+        return []
+    return [option, moment(text, datetime.now(UTC), option).astimezone(UTC).replace(tzinfo=None).isoformat()]

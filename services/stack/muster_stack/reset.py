@@ -23,8 +23,8 @@ from muster_stack.keeper import sweep
 from muster_stack.layout import Layout
 from muster_stack.postgres_home import forget_orphans
 
-_SIGNS: Final = ("lock", "kafka")
-"""What every data folder of a stack has, and hardly another folder."""
+_SIGNS: Final = ("kafka", "postgres")
+"""A data folder of a stack has a lock and one of these; hardly another folder has both."""
 
 
 def reset(
@@ -64,7 +64,7 @@ def doomed_of(layout: Layout, *, everything: bool) -> list[Path]:
 @contextmanager
 def _ours(layout: Layout) -> Iterator[None]:
     """Hold the stack's lock in the block. Raises StackError if there is no stack, or if something of it runs."""
-    if not all((layout.root / name).exists() for name in _SIGNS):
+    if not layout.lock.exists() or not any((layout.root / name).exists() for name in _SIGNS):
         raise StackError(f"no stack has its data in {layout.root}: name its folder with --data, or with MUSTER_HOME")
     with idle(layout):
         yield

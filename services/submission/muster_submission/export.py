@@ -31,7 +31,9 @@ def _day(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text).replace(tzinfo=UTC)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no day: expected such as 2026-11-01") from None
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time: 2026-11-01 or 2026-11-01T12:00 is expected, in UTC"
+        ) from None
 
 
 def _arguments() -> argparse.Namespace:

@@ -81,6 +81,16 @@ def test_another_folder_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixt
     assert (tmp_path / "thesis.tex").exists()
 
 
+def test_a_stack_that_was_restored_and_never_started_is_one(tmp_path: Path) -> None:
+    layout = Layout.of(tmp_path / "restored")
+    layout.make()
+    layout.lock.touch()
+    layout.kafka.rmdir()
+    layout.postgres.mkdir()
+    assert reset(data=layout.root, yes=True) == 0
+    assert _names(layout.root) == {"lock", "clusters"}
+
+
 def test_a_link_is_deleted_and_not_followed(layout: Layout, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

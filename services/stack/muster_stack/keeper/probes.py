@@ -20,7 +20,7 @@ Probe = Callable[[], Awaitable[str | None]]
 
 _DEADLINE: Final = 3.0  # seconds; on a busy machine an answer takes its time
 _BODY_LIMIT: Final = 4096  # bytes
-_WHY_LIMIT: Final = 200  # characters
+_WHY_LIMIT: Final = 1000  # characters
 _OK: Final = 200
 _NOT_FOUND: Final = 404
 
@@ -67,7 +67,7 @@ def _reason(status: int, body: bytes) -> str:
         text = "; ".join(f"{what}: {why}" for what, why in troubles.items())
     except (ValueError, KeyError, TypeError, AttributeError):
         text = body.decode(errors="replace").strip()
-    return text[:_WHY_LIMIT] or f"it answers {status}"
+    return (text if len(text) <= _WHY_LIMIT else f"{text[:_WHY_LIMIT]}..") or f"it answers {status}"
 
 
 async def _opens(port: int) -> bool:
