@@ -34,6 +34,6 @@ def test_rows_go_when_the_page_says_so() -> None:
     assert float(said["inbox"]) == 2 * week
     assert float(said["changes"]) * 60 == app._CHANGES_KEPT.total_seconds()
     assert f"| {RETIRE_AFTER // SECOND // 60} minutes after they ended" in PAGE
-    assert f"| {week:.0f} days after their workload was over" in PAGE
+    assert f"| {week:.0f} days after submission archived their workload, {2 * week:.0f} days after its end" in PAGE
     assert f"| {2 * week:.0f} days after submission archived the workload" in PAGE
     assert f"without that event {4 * week:.0f} days after it ended" in PAGE
