@@ -196,8 +196,11 @@ class Deleted:
 class Folders(Protocol):
     """A back end that keeps folders of workloads over their runs."""
 
-    async def kept(self) -> Sequence[Kept]:
-        """The workloads of which folders are kept although nothing of them is here."""
+    async def kept(self, most: int) -> Sequence[Kept]:
+        """The next workloads of which folders are kept although nothing of them is here.
+
+        most: folders to look at. Each call goes on where the last one ended; after the last folder comes the first.
+        """
         ...
 
     async def forget(self, workload_ids: Iterable[str]) -> None:

@@ -131,11 +131,11 @@ async def test_a_replica_has_folders_of_its_own_and_one_that_stays(tmp_path: Pat
         assert (keep / "kept").exists()
         assert (run / "shared").exists()
         await backend.forget([found.workload_id])
-        assert (await backend.kept(), keep.exists()) == ([], True)  # its replica is not removed yet
+        assert (await backend.kept(10), keep.exists()) == ([], True)  # its replica is not removed yet
         replica = backend._replicas.get(found.name)
         assert replica is not None
         backend._replicas.drop(replica)
-        assert [owner.workload_id for owner in await backend.kept()] == [found.workload_id]
+        assert [owner.workload_id for owner in await backend.kept(10)] == [found.workload_id]
         await backend.forget([found.workload_id])
         assert not keep.parent.exists()
         assert await backend.replicas_with_logs(found.workload_id) == []

@@ -179,6 +179,15 @@ async def test_a_fork_server_that_was_killed_is_started_again(backend: LocalBack
     await asyncio.to_thread(eventually_now, lambda: first in marked(backend))
 
 
+async def test_kept_folders_are_looked_at_in_turn(backend: LocalBackend) -> None:
+    names = {f"w{number}" for number in range(3)}
+    for name in names:
+        backend._workdirs.make(backend._workdirs.folders(name, f"w-{name}-g1-a1-worker-0-r0"), name, None)
+    seen = [[each.workload_id for each in await backend.kept(2)] for _ in range(4)]
+    assert [len(each) for each in seen] == [2, 1, 2, 1]
+    assert {*seen[0], *seen[1]} == {*seen[2], *seen[3]} == names
+
+
 async def test_agents_of_one_machine_leave_each_others_replicas_of_the_same_name(
     backend: LocalBackend, tmp_path: Path
 ) -> None:

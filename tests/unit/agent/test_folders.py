@@ -28,8 +28,8 @@ class Here:
     asked: list[int] = field(default_factory=list)
     forgotten: list[str] = field(default_factory=list)
 
-    async def kept(self) -> Sequence[Kept]:
-        return self.folders
+    async def kept(self, most: int) -> Sequence[Kept]:
+        return self.folders[:most]
 
     async def forget(self, workload_ids: Iterable[str]) -> None:
         self.forgotten.extend(workload_ids)
@@ -61,12 +61,18 @@ async def test_many_are_asked_for_in_parts() -> None:
     assert here.asked == [1_000, 1_000, 100]
 
 
+async def test_a_look_is_bounded() -> None:
+    here = Here([Kept(f"w-{number}", 0.0) for number in range(5_001)])
+    await FolderKeeper(here, here, clock=lambda: NOW).look()
+    assert sum(here.asked) == 5_000
+
+
 async def test_what_a_replica_has_left_does_not_end_the_keeper(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
     twice = asyncio.Event()
 
     class Broken(Here):
-        async def kept(self) -> Sequence[Kept]:
+        async def kept(self, most: int) -> Sequence[Kept]:
             nonlocal looks
             looks += 1
             if looks == 2:

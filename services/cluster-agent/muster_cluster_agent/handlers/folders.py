@@ -19,6 +19,7 @@ from muster_cluster_agent.ports import Folders, Kept, Registry
 
 _PERIOD: Final = 60.0
 _MOST_IDS: Final = 1_000
+_A_LOOK: Final = 5_000  # folders: of a million each is looked at every few hours, by a few calls a minute
 _UNKNOWN_FOR: Final = 86_400.0
 
 log = structlog.get_logger(__name__)
@@ -44,8 +45,8 @@ class FolderKeeper:
                 log.exception("folders_not_looked_at")
 
     async def look(self) -> None:
-        """Look once. Raises SecretsError or OSError; what was found until then has gone."""
-        kept = await self._folders.kept()
+        """Look at the next folders. Raises SecretsError or OSError; what was found until then has gone."""
+        kept = await self._folders.kept(_A_LOOK)
         for first in range(0, len(kept), _MOST_IDS):
             await self._remove(kept[first : first + _MOST_IDS])
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
@@ -77,6 +78,7 @@ class LocalBackend:
         self._cluster = DeclaredCluster(file, self._private)
         self._state = state
         self._workdirs = Workdirs(state.work)
+        self._owners = self._workdirs.owners()  # up to where `kept` has come
         here = machine.find(state.root / "tools")
         self._confiner = Confiner(here, state.root / "accounts", self._private, required=confined)
         self._leftovers = Leftovers(state, self._workdirs)
@@ -194,9 +196,11 @@ class LocalBackend:
         """The last lines of a replica's log, at most `limit` bytes."""
         return await self._blocking(lambda: logfile.tail(str(self._state.log(name)), limit))
 
-    async def kept(self) -> Sequence[Kept]:
-        """Whose working folders are kept here although nothing of them runs."""
-        owners = await self._blocking(lambda: tuple(self._workdirs.owners()))
+    async def kept(self, most: int) -> Sequence[Kept]:
+        """Whose working folders are kept here although nothing of them runs: the next ones, of `most` folders."""
+        owners = await self._blocking(lambda: tuple(islice(self._owners, most)))
+        if len(owners) < most:
+            self._owners = self._workdirs.owners()
         return [owner for owner in owners if not self._replicas.of(owner.workload_id)]
 
     async def forget(self, workload_ids: Iterable[str]) -> None:

@@ -131,11 +131,12 @@ class Workdirs:
         return None if path.startswith("..") else read_json(self.root, f"{path}/record.json", _RECORD_LIMIT)
 
     def owners(self) -> Iterator[Kept]:
-        """Whose folders there are."""
-        for folder in self.root.iterdir():
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                content = json.loads((folder / _OWNER).read_bytes())
-                yield Kept(str(content["workload_id"]), float(content["used"]))
+        """Whose folders there are. One after the other, since there may be a million."""
+        with os.scandir(self.root) as folders:
+            for folder in folders:
+                with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                    content = json.loads(Path(folder.path, _OWNER).read_bytes())
+                    yield Kept(str(content["workload_id"]), float(content["used"]))
 
     def remove(self, digest: str) -> None:
         """Put everything of a workload with what goes; `empty` removes it. Raises OSError."""
