@@ -8,7 +8,7 @@ from typing import Final
 import asyncpg
 
 from muster_chassis.connection import Connection
-from muster_chassis.database import Database
+from muster_chassis.database import TRANSIENT, Database
 from muster_chassis.health import Health
 
 POSTGRES: Final = "postgres"
@@ -28,7 +28,7 @@ async def watch(database: Database, health: Health) -> None:
             try:
                 connection = connection or await database.connect()
                 await connection.execute("SELECT 1", timeout=_ANSWER_SECONDS)
-            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:  # a TimeoutError is an OSError
+            except (*TRANSIENT, asyncpg.PostgresError) as error:
                 health.bad(POSTGRES, f"PostgreSQL does not answer: {error!r}")
                 if connection is not None:
                     connection.terminate()

@@ -18,7 +18,7 @@ import grpc
 from muster.api.v1 import workloads_pb2 as api
 from muster.api.v1 import workloads_pb2_grpc
 from muster_chassis.certificates import names_of, read_pair
-from muster_chassis.database import Database
+from muster_chassis.database import TRANSIENT, Database
 from muster_chassis.key_files import KeyFileError
 from muster_chassis.rpc import outgoing
 from muster_chassis.rpc.tls import read_authorities
@@ -79,7 +79,7 @@ class Peers:
 
     async def leave(self, cluster: str, stream: str) -> None:
         """A stream has ended. A row that stays, because PostgreSQL is away, leads to an instance that says so."""
-        with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+        with suppress(*TRANSIENT, asyncpg.PostgresError):
             await self._database.pool.execute(_LEAVE, cluster, stream)
 
     async def elsewhere(self, cluster: str, call: Call) -> Peer | None:
