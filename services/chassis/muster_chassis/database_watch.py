@@ -17,7 +17,7 @@ _EVERY_SECONDS: Final = 2.0
 _ANSWER_SECONDS: Final = 5.0
 
 
-async def watch(database: Database, health: Health) -> None:
+async def watch_postgres(database: Database, health: Health) -> None:
     """Ask PostgreSQL every two seconds whether it answers. An eternal task.
 
     It has a connection of its own, because a pool that is busy says nothing about the server.

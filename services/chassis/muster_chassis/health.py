@@ -56,6 +56,13 @@ class Health:
         self._degraded[condition] = why
         CONDITION.labels(condition).set(0)
 
+    def show(self, condition: str, why: str) -> None:
+        """Show a condition as degraded while there is a reason, and as good once `why` is empty."""
+        if why:
+            self.degraded(condition, why)
+        elif condition in self._degraded:
+            self.good(condition)
+
     @property
     def waiting(self) -> dict[str, str]:
         """The degraded conditions, with their reasons."""

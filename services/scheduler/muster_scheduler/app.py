@@ -20,7 +20,7 @@ from muster_chassis.assigned_consumer import AssignedConsumer
 from muster_chassis.attempts import passes, patiently
 from muster_chassis.bus import Bus
 from muster_chassis.database import Database, OutcomeUnknown
-from muster_chassis.database_watch import watch as watch_postgres
+from muster_chassis.database_watch import watch_postgres
 from muster_chassis.dead_letters import dead_letters_service
 from muster_chassis.events import Event
 from muster_chassis.key_files import KeyFileError, PrivateKey, Purpose, TrustFile, read_private
@@ -328,7 +328,7 @@ class Scheduler:
             with suppress(TimeoutError):
                 await asyncio.wait_for(handlers.again.wait(), handlers.pause(identity.now(), _SHORT, _TICK))
             handlers.again.clear()
-            read = handlers.unread - unread(world, consumer)
+            read = handlers.unread and handlers.unread - unread(world, consumer)
             if read and await self._cycle(handlers, term, partial(start_clocks, clusters=read)):
                 handlers.unread -= read
             due = asyncio.get_running_loop().time() >= retire_at

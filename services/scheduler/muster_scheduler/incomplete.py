@@ -43,14 +43,10 @@ def tell(plan: Plan, world: World, health: Health) -> None:
         if not cluster.silent and (lack := cluster.lacks(world.now, INCOMPLETE_AFTER))
     ]
     BEHIND.set(len(lacks))
-    if lacks:
-        health.degraded(CONDITION, "; ".join(sorted(lacks)[:_NAMED]))
-    elif CONDITION in health.waiting:
-        health.good(CONDITION)
+    health.show(CONDITION, "; ".join(sorted(lacks)[:_NAMED]))
 
 
 def forget(health: Health) -> None:
     """Clear count and condition: this process leads no more."""
     BEHIND.set(0)
-    if CONDITION in health.waiting:
-        health.good(CONDITION)
+    health.show(CONDITION, "")

@@ -1,4 +1,4 @@
-"""Agents that report for a cluster that is bound to another instance: counted and named, since nothing else shows them.
+"""Agents that report for a cluster that is bound to another instance: counted and named.
 
 Called by the handlers after each transaction. Holds: the health condition `agents` is degraded exactly while such an
 agent has been heard within a minute.
@@ -23,7 +23,7 @@ UNBOUND: Final = metrics.gauge(
 CONDITION: Final = "agents"
 _HEARD: Final = 60 * SECOND
 _NAMED: Final = 20
-_LONGEST: Final = 200  # characters of an instance's name, which anybody may have made up
+_LONGEST: Final = 200  # characters of an instance's name, which is text from outside
 
 
 def tell(world: World, health: Health) -> None:
@@ -36,14 +36,10 @@ def tell(world: World, health: Health) -> None:
         if world.now - heard <= _HEARD
     ]
     UNBOUND.set(len(told))
-    if told:
-        health.degraded(CONDITION, "; ".join(sorted(told)[:_NAMED]))
-    elif CONDITION in health.waiting:
-        health.good(CONDITION)
+    health.show(CONDITION, "; ".join(sorted(told)[:_NAMED]))
 
 
 def forget(health: Health) -> None:
     """Clear count and condition: this process leads no more."""
     UNBOUND.set(0)
-    if CONDITION in health.waiting:
-        health.good(CONDITION)
+    health.show(CONDITION, "")

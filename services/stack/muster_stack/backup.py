@@ -27,7 +27,7 @@ from muster_stack import sealing_keys
 from muster_stack.commands import Data
 from muster_stack.errors import StackError
 from muster_stack.layout import Layout
-from muster_stack.postgres import DATABASE, LOADING, START_DEADLINE, STOP_GRACE, STOP_SIGNAL, PostgresServer
+from muster_stack.postgres import DATABASE, LOADING, START_DEADLINE, STOP_GRACE, STOP_SIGNAL, PostgresServer, answering
 from muster_stack.processes import stop, wait_until
 from muster_stack.reset import agreed, delete, idle
 
@@ -49,9 +49,7 @@ def backup(folder: Path, *, data: Data = None) -> int:
     try:
         if target.exists():
             raise StackError(f"{target} exists: name a folder that does not")
-        server = PostgresServer.of(layout)
-        if not layout.secrets.exists() or not server.ready():
-            raise StackError(f"the PostgreSQL of the stack in {layout.root} does not answer: `muster up -d` first")
+        server = answering(layout)
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(mode=0o700, parents=True)
         (partial / _DUMP).touch(mode=0o600)
@@ -62,7 +60,7 @@ def backup(folder: Path, *, data: Data = None) -> int:
         partial.rename(target)
     except (StackError, OSError) as error:
         shutil.rmtree(partial, ignore_errors=True)
-        why = f"{target.parent}: {error.strerror}" if isinstance(error, OSError) else error
+        why = str(error).replace(str(partial), str(target))
         sys.stderr.write(f"nothing was saved: {why}\n")
         return 1
     size = (target / _DUMP).stat().st_size / _MIB

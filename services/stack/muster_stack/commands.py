@@ -54,7 +54,8 @@ def up(
     """Start Muster on this machine: real Kafka and PostgreSQL, all services, two clusters of local processes."""
     layout = Layout.of(data)
     try:
-        guarded = _as_before(layout, auth=auth, instances=instances)
+        guarded = _needs_tokens(layout, auth=auth)
+        _tell_instances(layout, instances)
         argv = keeper_command(
             layout, read_counts(instances), hold=hold, auth=guarded, empty_kafka=empty_kafka, log_level=log_level
         )
@@ -68,17 +69,21 @@ def up(
     return os.execv(argv[0], argv)  # noqa: S606 - the terminal's Ctrl-C is for the keeper, and a command line's memory is not needed
 
 
-def _as_before(layout: Layout, *, auth: bool | None, instances: str) -> bool:
+def _needs_tokens(layout: Layout, *, auth: bool | None) -> bool:
     """Whether calls need a token. Raises StackError where they did at the last start and nothing is said now."""
-    before = State.load(layout).options
-    if auth is None and before.auth:
+    if auth is None and State.load(layout).options.auth:
         raise StackError(
             f"calls to the stack in {layout.root} needed a token when it was started last: say --auth, or --no-auth to "
             "let everyone on this machine in without one"
         )
-    if before.instances and not instances:
-        sys.stderr.write(f"it had --instances {write_counts(before.instances)} when it was started last\n")
     return bool(auth)
+
+
+def _tell_instances(layout: Layout, instances: str) -> None:
+    """Say how many processes a service had at the last start, where nothing is said now."""
+    before = State.load(layout).options.instances
+    if before and not instances:
+        sys.stderr.write(f"it had --instances {write_counts(before)} when it was started last\n")
 
 
 def down(*, data: Data = None) -> int:

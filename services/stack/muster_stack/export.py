@@ -19,7 +19,7 @@ from muster_stack.commands import Data
 from muster_stack.errors import StackError
 from muster_stack.keeper.instances import SUBMISSION
 from muster_stack.layout import Layout
-from muster_stack.postgres import PostgresServer
+from muster_stack.postgres import answering
 
 
 def export(
@@ -31,15 +31,13 @@ def export(
 ) -> int:
     """Write the archived workloads of this machine's stack into a Parquet file; one that is there is replaced."""
     layout, target = Layout.of(data), file.expanduser().resolve()
-    server = PostgresServer.of(layout)
     given = [*_given("--since", since), *_given("--before", before)]
     try:
         if target.is_dir():
             raise StackError(f"{target} is a folder: name a file")
         if not target.parent.is_dir():
             raise StackError(f"there is no folder {target.parent}: make it, or name a file in another one")
-        if not layout.secrets.exists() or not server.ready():
-            raise StackError(f"the PostgreSQL of the stack in {layout.root} does not answer: `muster up -d` first")
+        server = answering(layout)
     except StackError as error:
         sys.stderr.write(f"the archive was not written: {error}\n")
         return 1

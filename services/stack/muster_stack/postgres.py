@@ -21,7 +21,7 @@ from typing import Final
 from urllib.parse import quote
 
 from muster_stack import postgres_home
-from muster_stack.errors import StartFailed
+from muster_stack.errors import StackError, StartFailed
 from muster_stack.layout import Layout
 from muster_stack.processes import Command, end_all, working_in
 
@@ -253,6 +253,14 @@ class PostgresServer:
             partial.rename(self._secrets_file)
         passwords: dict[str, str] = json.loads(self._secrets_file.read_text())
         return passwords
+
+
+def answering(layout: Layout) -> PostgresServer:
+    """Return the PostgreSQL of a stack that runs. Raises StackError where it does not answer."""
+    server = PostgresServer.of(layout)
+    if not layout.secrets.exists() or not server.ready():
+        raise StackError(f"the PostgreSQL of the stack in {layout.root} does not answer: `muster up -d` first")
+    return server
 
 
 def schemas(database: str) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 
 from muster_chassis.bus import Bus
 from muster_chassis.database import Database
-from muster_chassis.database_watch import watch as watch_postgres
+from muster_chassis.database_watch import watch_postgres
 from muster_chassis.migrations import of_package
 from muster_chassis.notifications import OUTBOX
 from muster_chassis.outbox import Relay

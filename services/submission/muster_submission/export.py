@@ -27,7 +27,7 @@ async def export(settings: DatabaseSettings, file: Path, since: datetime, before
         return await Exporter(pool).write(since, before, file)
 
 
-def _day(text: str) -> datetime:
+def _time(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text).replace(tzinfo=UTC)
     except ValueError:
@@ -39,8 +39,8 @@ def _day(text: str) -> datetime:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m muster_submission.export", description=__doc__)
     parser.add_argument("file", type=Path, help="the file to write; one that is there is replaced")
-    parser.add_argument("--since", type=_day, default=BEGINNING, help="what ended on this day or later (UTC)")
-    parser.add_argument("--before", type=_day, default=END, help="what ended before this day (UTC)")
+    parser.add_argument("--since", type=_time, default=BEGINNING, help="what ended on this day or later (UTC)")
+    parser.add_argument("--before", type=_time, default=END, help="what ended before this day (UTC)")
     return parser.parse_args()
 
 

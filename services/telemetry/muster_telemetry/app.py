@@ -14,7 +14,7 @@ import asyncpg
 from muster_chassis import identity, logs
 from muster_chassis.bus import Bus
 from muster_chassis.database import TRANSIENT, Database
-from muster_chassis.database_watch import watch as watch_postgres
+from muster_chassis.database_watch import watch_postgres
 from muster_chassis.dead_letters import dead_letters_service
 from muster_chassis.intake import Intake
 from muster_chassis.migrations import load

@@ -11,7 +11,7 @@ import pytest
 from muster_chassis.broker import Broker
 from muster_chassis.bus import Bus, DatabaseIdentity
 from muster_chassis.database import Database
-from muster_chassis.database_watch import POSTGRES, watch
+from muster_chassis.database_watch import POSTGRES, watch_postgres
 from muster_chassis.health import Health
 from muster_stack.embedded import EmbeddedKafka, EmbeddedPostgres
 from tests.support.scheduling import free_port
@@ -94,7 +94,7 @@ async def test_health_tells_whether_postgres_answers(kafka: str, own_postgres: E
     async with station("submission", own_postgres.server.url("submission", "muster"), kafka) as here:
         health = here.bus.health
         health.grace = 0.0
-        here.go(partial(watch, here.database, health))
+        here.go(partial(watch_postgres, here.database, health))
         await until(lambda: health.serving)
         await asyncio.to_thread(getattr(own_postgres, how))
         await until(lambda: POSTGRES in health.troubles)

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from muster_chassis import database_watch
-from muster_chassis.database_watch import POSTGRES, watch
+from muster_chassis.database_watch import POSTGRES, watch_postgres
 from muster_chassis.health import Health
 from tests.support.waiting import until
 
@@ -48,7 +48,7 @@ async def test_every_trouble_is_told_and_ends_with_the_next_answer(
     monkeypatch.setattr(database_watch, "_EVERY_SECONDS", 0.001)
     health, server = Health(grace=0.0), Server()
     database: Any = server
-    task = asyncio.create_task(watch(database, health))
+    task = asyncio.create_task(watch_postgres(database, health))
     server.trouble = trouble
     await until(lambda: POSTGRES in health.troubles)
     server.trouble = None

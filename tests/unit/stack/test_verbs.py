@@ -8,7 +8,7 @@ import pytest
 
 from muster_client.errors import InvalidInput
 from muster_stack.backup import backup
-from muster_stack.commands import _as_before, up
+from muster_stack.commands import _needs_tokens, _tell_instances, up
 from muster_stack.export import export
 from muster_stack.keeper.state import Options, State
 from muster_stack.layout import Layout
@@ -30,19 +30,19 @@ def _started_with(layout: Layout, options: Options) -> None:
 def test_a_stack_that_needed_tokens_is_not_opened_by_an_option_left_out(
     layout: Layout, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert not _as_before(layout, auth=None, instances="")
+    assert not _needs_tokens(layout, auth=None)
     _started_with(layout, Options(auth=True))
     assert up(data=layout.root, detach=True) == 1
     assert "say --auth, or --no-auth" in capsys.readouterr().err
-    assert _as_before(layout, auth=True, instances="")
-    assert not _as_before(layout, auth=False, instances="")
+    assert _needs_tokens(layout, auth=True)
+    assert not _needs_tokens(layout, auth=False)
 
 
 def test_a_start_with_fewer_instances_says_what_there_was(layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:
     _started_with(layout, Options(instances={"submission": 2}))
-    _as_before(layout, auth=None, instances="submission=3")
+    _tell_instances(layout, "submission=3")
     assert not capsys.readouterr().err
-    _as_before(layout, auth=None, instances="")
+    _tell_instances(layout, "")
     assert "it had --instances submission=2" in capsys.readouterr().err
 
 

@@ -29,7 +29,7 @@ class Around:
         return AgentStream(cluster, instance)
 
     def disconnect(self, stream: AgentStream) -> None:
-        """Nobody looks for it."""
+        """The stream is known no longer."""
 
     async def take(self, _cluster: str, _stream: str) -> None:
         """It has the cluster."""

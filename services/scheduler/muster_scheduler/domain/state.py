@@ -162,7 +162,7 @@ class State:
         return min((at for at in due if at is not None), default=None)
 
     def restart_clocks(self, now: int, unread: Collection[str] = ()) -> None:
-        """Start every clock of silence anew: after a takeover, and after the bus was lost.
+        """Start every clock of silence again: after a takeover, and after the bus was lost.
 
         unread: clusters whose reports cannot be read. They count as never heard, so that they get no new work.
         """

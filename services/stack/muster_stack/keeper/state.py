@@ -29,7 +29,7 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What `muster up` was asked for. The next start has none of them, but `auth` has to be taken back (--no-auth)."""
+    """What `muster up` was asked for. The next start does not have them; `auth` has to be taken back (--no-auth)."""
 
     instances: Mapping[str, int] = field(default_factory=dict)  # by service, where there is more than one
     hold: bool = False  # agents accept assignments and start nothing
