@@ -51,7 +51,7 @@ from muster_scheduler.adapters.changes import DROP
 from muster_scheduler.adapters.following import Follower
 from muster_scheduler.adapters.outgoing import Publisher
 from muster_scheduler.adapters.postgres import PostgresStore
-from muster_scheduler.domain.asked.limits import Limits
+from muster_scheduler.domain.asked.limits import RETIRE_AFTER, Limits
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.events import ClusterRegistered
 from muster_scheduler.handlers import Handlers as SchedulerHandlers
@@ -79,6 +79,8 @@ PROJECT: Final = "aged"
 EPOCH: Final = 1
 _GRANT: Final = timedelta(seconds=2)
 _RUN: Final = timedelta(seconds=30)
+_KEPT: Final = timedelta(microseconds=2 * RETIRE_AFTER)
+_ATTEMPTS: Final = 1000  # a transaction retires at most 2,000 workloads
 _ROWS: Final = """
 SELECT id, event_id::text, topic, aggregate, version, key, type, headers, value, created
 FROM outbox WHERE id > $1 ORDER BY id
@@ -225,7 +227,7 @@ class Road:
         await self._deliver()
 
     async def keep_house(self) -> None:
-        """What the services' upkeep does, as if it had come round: archive, retention, retired and finished work."""
+        """What the services' upkeep does, as if it had come round: archive, retention and rows of retired work."""
         health = Health()
         submission = self.submission.database
         exporter = Exporter(submission.pool)
@@ -240,16 +242,22 @@ class Road:
                 for service in self._services
             )
         )
-        scheduler = self.scheduler.database
-        workloads, left = self.handlers.state.world.workloads, -1
-        while len(workloads) != left:  # one transaction takes a part of them
-            left = len(workloads)
-            async with scheduler.unit() as unit:
-                await self.handlers.transact(unit, (), before=World.retire)
-        async with scheduler.unit() as unit:
+        await self.retire()
+        async with self.scheduler.database.unit() as unit:
             await unit.connection.execute(DROP, unit.now - timedelta(minutes=10))
-            await retired.remove(unit, scheduler.settings.retention)
+            await retired.remove(unit, self.scheduler.database.settings.retention)
         await submission.pool.execute("DELETE FROM changes WHERE at < $1", self.clock.now - timedelta(days=1))
+
+    async def retire(self) -> None:
+        """Let the scheduler retire what has ended, and what was archived, once their minutes in memory are over."""
+        self.clock.now += _KEPT
+        workloads = self.handlers.state.world.workloads
+        for _ in range(_ATTEMPTS):
+            if not workloads:
+                return
+            async with self.scheduler.database.unit() as unit:
+                await self.handlers.transact(unit, (), before=World.retire)
+        raise RuntimeError(f"{len(workloads)} workloads stay in the scheduler's memory, though all have ended")
 
     async def _deliver(self) -> list[fleet_pb2.Assignment]:
         """Deliver what every outbox has, until none has more; return the assignments that came out.

@@ -2,16 +2,20 @@
 
 On a real PostgreSQL and a real Kafka. `tests/ageing/driver.py` writes whole lives through the services' own code,
 spread over a month of its own clock, with the services' upkeep in between. At a quarter, half and all of them the
-services run as processes: tables_gib (without the archive: archive_gib), scheduler_rss_mib, rebuild_s (from a
-scheduler's start until it decides, lease included), list_p99_ms (the worst of five lists over REST; list_worst
-names it), count_ms (the slowest of as many counts), archived, and found of 1,000 archived ids that are drawn by chance.
+services run as processes, and these are measured:
+
+- tables_gib (without the archive: archive_gib), largest_mib (of each of the largest tables, indexes included)
+- scheduler_rss_mib, and rebuild_s (from a scheduler's start until it decides, lease included); what ended has left its
+  memory before, as it does within minutes
+- list_p99_ms (the worst of four lists over REST that an index answers; list_worst names it), scan_p99_ms (a list by a
+  part of a name, which reads the table), count_ms (the slowest of as many counts)
+- archived, and found of 1,000 archived ids that are drawn by chance
 
 Then once live on an agent in this process, with 1 % failures, while a tenth of all lives is overdue for removal. For
 the first two minutes 300 workloads a second come in bulk: burst_placed_per_s and deleted_per_s (the slowest of:
 archived by submission, events removed by submission and by the scheduler). Then 12 a second come for --live-minutes:
-placed_per_s, and oldest_overdue_s at the end. growth_per_million_mib: what the
-scheduler's memory grows from the first size to the last, for a million lives. Progress goes to standard error; the
-last line is one object.
+placed_per_s, and oldest_overdue_s at the end. growth_per_million_mib: what the scheduler's memory grows from the first
+size to the last, for a million lives. Progress goes to standard error; the last line is one object.
 """
 
 from __future__ import annotations
@@ -68,8 +72,8 @@ _LISTS: Final = (
     "/api/v1/workloads?limit=50&filterBy=phase==Failed",
     f"/api/v1/workloads?limit=50&filterBy=projectName=={PROJECT}&sortBy=name&sortOrder=asc",
     "/api/v1/workloads?limit=50&sortBy=createdAt&sortOrder=asc",
-    "/api/v1/workloads?limit=50&filterBy=name=@life-1",
 )
+_SCAN: Final = "/api/v1/workloads?limit=50&filterBy=name=@life-1"
 _COUNT: Final = "/api/v1/workloads/count"
 _TEXT: Final = (
     "apiVersion: run.ai/v2alpha1\nkind: TrainingWorkload\nmetadata: {{name: {name}}}\nspec:\n"
@@ -84,6 +88,12 @@ SELECT coalesce(sum(pg_total_relation_size(c.oid)) FILTER (WHERE c.relname NOT L
        coalesce(sum(pg_total_relation_size(c.oid)) FILTER (WHERE c.relname LIKE 'archive%'), 0)::bigint AS archive
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind = 'r' AND n.nspname IN ('submission', 'policy', 'scheduler')
+"""
+_LARGEST: Final = """
+SELECT n.nspname || '.' || c.relname AS name, pg_total_relation_size(c.oid) AS bytes
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind = 'r' AND n.nspname IN ('submission', 'policy', 'scheduler') AND c.relname NOT LIKE 'archive%'
+ORDER BY bytes DESC LIMIT 24
 """
 _DONE: Final = {
     "archived": "SELECT count(*) FROM submission.archive",
@@ -195,6 +205,7 @@ async def measure(lives: int, live_minutes: float) -> dict[str, Any]:
                     made += BATCH
                     if made % every == 0:
                         _say(f"{made} lives")
+                await road.retire()
                 await road.published()
                 await road.close()
             sizes.append(await _size(bench, made, road.ids))
@@ -221,6 +232,7 @@ async def _size(bench: Bench, lives: int, ids: list[str]) -> dict[str, Any]:
     try:
         await connection.execute("VACUUM ANALYZE")
         (sizes,) = await connection.fetch(_TABLES)
+        largest = {row["name"]: round(row["bytes"] / (1 << 20), 1) for row in await connection.fetch(_LARGEST)}
         archived = await connection.fetchval(_DONE["archived"])
         kept = {str(row["id"]) for row in await connection.fetch("SELECT id FROM submission.workloads")}
     finally:
@@ -238,6 +250,7 @@ async def _size(bench: Bench, lives: int, ids: list[str]) -> dict[str, Any]:
         "lives": lives,
         "tables_gib": round(sizes["tables"] / (1 << 30), 3),
         "archive_gib": round(sizes["archive"] / (1 << 30), 3),
+        "largest_mib": largest,
         "scheduler_rss_mib": rss,
         "rebuild_s": round(rebuild, 2),
         "archived": archived,
@@ -256,7 +269,7 @@ async def _ask(bench: Bench, archived: list[str]) -> dict[str, Any]:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"submission does not answer; its log is {bench.log('submission')}")
             await asyncio.sleep(0.2)
-        times = {path: spread([await _time(client, path) for _ in range(_ASKED)]) for path in (*_LISTS, _COUNT)}
+        times = {path: spread([await _time(client, path) for _ in range(_ASKED)]) for path in (*_LISTS, _SCAN, _COUNT)}
         worst = max(_LISTS, key=lambda path: times[path]["p99"])
         dice = random.Random(len(archived))
         drawn = dice.sample(archived, min(DRAWN, len(archived)))
@@ -268,6 +281,7 @@ async def _ask(bench: Bench, archived: list[str]) -> dict[str, Any]:
         return {
             "list_p99_ms": times[worst]["p99"],
             "list_worst": worst,
+            "scan_p99_ms": times[_SCAN]["p99"],
             "count_ms": times[_COUNT]["max"],
             "found": found,
         }
