@@ -260,7 +260,7 @@ def test_an_elastic_gang_that_met_too_many_faults_grows_no_more() -> None:
         fleet.run(1)
     told = growth(fleet)
     assert (told.has, told.wanted, told.code) == (3, 4, "FaultLimit")
-    assert told.text == "10 faults of the fleet that ended replicas of it: it grows no more"
+    assert told.text == "10 faults of the fleet in a row ended replicas of it: it grows no more"
 
 
 def test_workloads_of_other_projects_are_not_named() -> None:

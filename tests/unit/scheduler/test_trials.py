@@ -182,7 +182,7 @@ def test_a_fault_of_the_fleet_is_counted_against_its_own_limit() -> None:
     fleet = Fleet(node("a", 8))
     fleet.submit(1, series(2, 1, backoff_limit=0))
     end(fleet, 0, code=1, failure=FailureClass.INFRASTRUCTURE)
-    said = f"trial 0 (fault 1 of the fleet, {FAULT_LIMIT} are allowed) starts again after a pause of 10 s"
+    said = f"trial 0 (fault 1 of the fleet in a row, {FAULT_LIMIT} are allowed) starts again after a pause of 10 s"
     assert told(fleet) == f"Initializing: {said}: worker-0 exited with 1 (Infrastructure)"
 
 
@@ -191,7 +191,9 @@ def test_a_failure_that_is_musters_own_is_not_taken_from_the_users_limit() -> No
     fleet.submit(1, series(2, 1, backoff_limit=1))
     for number in (1, 2, 3):
         end(fleet, 0, code=1, failure=FailureClass.OURS)
-        assert told(fleet).startswith(f"Initializing: trial 0 (fault {number} of the fleet, {FAULT_LIMIT} are allowed)")
+        assert told(fleet).startswith(
+            f"Initializing: trial 0 (fault {number} of the fleet in a row, {FAULT_LIMIT} are allowed)"
+        )
         fleet.wait(400)
     end(fleet, 0, code=1)
     assert told(fleet).startswith("Initializing: trial 0 (failure 1, backoffLimit 1) starts again")

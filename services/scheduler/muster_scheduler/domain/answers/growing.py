@@ -92,7 +92,7 @@ def _failed(world: World, workload: Workload, following: NextReplica) -> tuple[s
     if left > 0:
         return HeldBack.BACKOFF, f"the pause after its failure, {_seconds(left)} s left"
     if is_elastic(workload) and workload.faults >= FAULT_LIMIT:
-        return HeldBack.FAULTS, f"{workload.faults} faults of the fleet that ended replicas of it: it grows no more"
+        return HeldBack.FAULTS, f"{workload.faults} faults of the fleet in a row ended replicas of it: it grows no more"
     return None
 
 

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from muster_scheduler.domain.asked.workloads import SECOND
 
-FAULT_LIMIT: Final = 10  # restarts after infrastructure faults
+FAULT_LIMIT: Final = 10  # restarts after infrastructure faults in a row; a run of HEALTHY_AFTER begins a new row
 START_WINDOW: Final = 600 * SECOND  # how long starts may fail before the workload has
 BACKOFF_FIRST: Final = 10 * SECOND
 BACKOFF_LONGEST: Final = 360 * SECOND

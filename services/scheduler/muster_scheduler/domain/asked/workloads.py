@@ -192,7 +192,7 @@ class Workload(OnCourse):
     rolling: dict[Holder, Replica] = field(default_factory=dict)  # of the revision that is being replaced
     ending: Ending = Ending.NONE
     exits: int = 0  # restarts after the command's own exit
-    faults: int = 0  # restarts after infrastructure faults
+    faults: int = 0  # infrastructure faults in a row
     ours: int = 0  # restarts by us
     preemptions: int = 0  # those of them that took its place away
     avoid: dict[tuple[str, str], int] = field(default_factory=dict)  # node -> until when it is left out

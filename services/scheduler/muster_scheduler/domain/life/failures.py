@@ -13,6 +13,7 @@ from typing import Final
 
 from muster_kernel.lifecycle import ACTIVE, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason, FailureClass
+from muster_scheduler.domain.asked.limits import HEALTHY_AFTER
 from muster_scheduler.domain.asked.workloads import SECOND, Replica, ReplicaState, Workload
 from muster_scheduler.domain.books.course import advance
 from muster_scheduler.domain.books.world import World
@@ -29,6 +30,19 @@ def how_it_ended(replica: Replica) -> str:
     kind = f" ({news.failure.value})" if news.failure is not FailureClass.NONE else ""
     said = f": {news.message}" if news.message else ""
     return f"{who} {ended}{kind}{said}"[:LONGEST]
+
+
+def ran_for(replica: Replica, now: int) -> int:
+    """How long its command has run, up to its end, in microseconds; 0 where it never started."""
+    return (replica.news.finished or now) - replica.news.started if replica.news.started else 0
+
+
+def faults_in_a_row(workload: Workload, replicas: Iterable[Replica], now: int) -> int:
+    """Return the number of faults of the fleet in a row, with the one that has just ended these replicas.
+
+    A run of HEALTHY_AFTER begins a new row: a large training meets a fault every few hours, for months.
+    """
+    return 1 if any(ran_for(replica, now) >= HEALTHY_AFTER for replica in replicas) else workload.faults + 1
 
 
 def restarting(which: str, pause: int, text: str) -> str:

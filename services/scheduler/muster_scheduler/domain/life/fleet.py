@@ -31,6 +31,7 @@ from muster_scheduler.domain.fleet.clusters import Cluster, Orphan
 from muster_scheduler.domain.fleet.orders import order_of
 from muster_scheduler.domain.fleet.snapshots import HeldParts, SnapshotPart
 from muster_scheduler.domain.life import reports
+from muster_scheduler.domain.life.failures import faults_in_a_row
 
 E = LifecycleEvent
 
@@ -230,11 +231,12 @@ def give_up(world: World, workload: Workload, why: str) -> None:
     world.decide(
         Release(workload.cluster, workload.id, workload.revision, workload.attempt, world.limits.grace, "GivenUp")
     )
+    faults = faults_in_a_row(workload, workload.everyone(), world.now)
     for replica in workload.everyone():
         if not replica.gone:
             gone(world, workload, replica)
     world.clear_run(workload)
-    world.set(workload, attempt=workload.attempt + 1, faults=workload.faults + 1, snapshot_due=False)
+    world.set(workload, attempt=workload.attempt + 1, faults=faults, snapshot_due=False)
     advance(world, workload, E.GIVEN_UP, ChangeReason.CLUSTER_LOST, why)
 
 

@@ -19,7 +19,7 @@ from muster_scheduler.domain.books.course import advance, gone
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.events import AssignmentRefused, Order, ReplicaReported, Status
 from muster_scheduler.domain.life import elastic, service, stale, trials
-from muster_scheduler.domain.life.failures import how_it_ended, restarting
+from muster_scheduler.domain.life.failures import faults_in_a_row, how_it_ended, restarting
 from muster_scheduler.domain.life.lost import tell_lost, tell_waiting_to_end
 from muster_scheduler.domain.tuples import new
 
@@ -198,10 +198,16 @@ def judge(world: World, workload: Workload) -> None:
     if ReplicaState.FAILED in states:
         _failed(world, workload, _first_failed(workload))
     elif states <= _UP:
-        advance(world, workload, E.ALL_READY, ChangeReason.ALL_READY)
+        _all_ready(world, workload)
     elif not tell_lost(world, workload) and phase is Phase.UNKNOWN:
         advance(world, workload, E.NONE_READY, ChangeReason.CLUSTER_BACK)
     stale.watch_strength(world, workload, states)
+
+
+def _all_ready(world: World, workload: Workload) -> None:
+    if workload.first_placed:
+        world.set(workload, first_placed=0)
+    advance(world, workload, E.ALL_READY, ChangeReason.ALL_READY)
 
 
 def _deciding(workload: Workload) -> list[Replica]:
@@ -227,22 +233,27 @@ def _failed(world: World, workload: Workload, replica: Replica) -> None:
         case FailureClass.OUT_OF_MEMORY:
             advance(world, workload, E.BUDGET_SPENT, ChangeReason.OUT_OF_MEMORY, text)
         case FailureClass.INFRASTRUCTURE | FailureClass.OURS:
-            _restart_after_fault(world, workload, text)
+            world.set(workload, first_placed=0)
+            _restart_after_fault(world, workload, replica, text)
         case FailureClass.START:
-            if world.now - workload.first_placed > START_WINDOW:
+            since = workload.first_placed or workload.placed
+            if world.now - since > START_WINDOW:
                 advance(world, workload, E.BUDGET_SPENT, ChangeReason.START_FAILED, text)
             else:
-                _restart_after_fault(world, workload, text)
+                world.set(workload, first_placed=since)
+                _restart_after_fault(world, workload, replica, text)
         case _:
+            world.set(workload, first_placed=0)
             _restart_after_exit(world, workload, text)
 
 
-def _restart_after_fault(world: World, workload: Workload, text: str) -> None:
-    if workload.faults >= FAULT_LIMIT:
+def _restart_after_fault(world: World, workload: Workload, replica: Replica, text: str) -> None:
+    faults = faults_in_a_row(workload, [replica], world.now)
+    if faults > FAULT_LIMIT:
         advance(world, workload, E.BUDGET_SPENT, ChangeReason.INFRASTRUCTURE_LIMIT, text)
         return
-    world.set(workload, faults=workload.faults + 1)
-    _restart(world, workload, f"fault {workload.faults} of {FAULT_LIMIT} of the fleet", text)
+    world.set(workload, faults=faults)
+    _restart(world, workload, f"fault {faults} of {FAULT_LIMIT} of the fleet", text)
 
 
 def _restart_after_exit(world: World, workload: Workload, text: str) -> None:

@@ -21,7 +21,14 @@ from muster_scheduler.domain.books.claims import claim_holder
 from muster_scheduler.domain.books.course import advance
 from muster_scheduler.domain.books.world import World, owner_of
 from muster_scheduler.domain.decisions import Scaled
-from muster_scheduler.domain.life.failures import FLEETS, pause_is_so, tell_pause, tell_ready
+from muster_scheduler.domain.life.failures import (
+    FLEETS,
+    faults_in_a_row,
+    pause_is_so,
+    ran_for,
+    tell_pause,
+    tell_ready,
+)
 from muster_scheduler.domain.life.lost import tell_lost
 from muster_scheduler.domain.placement.cluster_choice import ready
 from muster_scheduler.domain.placement.place import Budget, place_replica
@@ -155,7 +162,7 @@ def replica_ended(world: World, workload: Workload, replica: Replica, who: str =
         workload,
         replacements=replacements,
         failures={**workload.failures, key: failures},
-        faults=workload.faults + (1 if fault else 0),
+        faults=faults_in_a_row(workload, [replica], world.now) if fault else workload.faults,
         exits=workload.exits + (0 if fault else 1),
     )
     world.journal.drop(workload.replicas, key)
@@ -171,8 +178,7 @@ def _failures_and_pause(world: World, workload: Workload, replica: Replica) -> t
     A replica that was taken down (a lost node, a stack that stops) has not failed: it is replaced at once, but where it
     was taken down right after its start, so that a machine which cannot keep it is not asked without end.
     """
-    news = replica.news
-    ran = (news.finished or world.now) - news.started if news.started else 0
+    news, ran = replica.news, ran_for(replica, world.now)
     before = workload.failures.get((replica.holder.role, replica.holder.rank), 0) if ran < HEALTHY_AFTER else 0
     if news.failure in FLEETS and (news.failure is not FailureClass.NONE or news.exit_code is None):
         return before, 0 if ran >= SETTLED_AFTER else BACKOFF_FIRST

@@ -18,7 +18,14 @@ from muster_scheduler.domain.asked.workloads import Ending, Replica, ReplicaStat
 from muster_scheduler.domain.books.claims import claim_holder
 from muster_scheduler.domain.books.course import advance
 from muster_scheduler.domain.books.world import World
-from muster_scheduler.domain.life.failures import FLEETS, LONGEST, how_it_ended, pause_is_so, tell_ready
+from muster_scheduler.domain.life.failures import (
+    FLEETS,
+    LONGEST,
+    faults_in_a_row,
+    how_it_ended,
+    pause_is_so,
+    tell_ready,
+)
 from muster_scheduler.domain.life.lost import lost_text, tell_lost
 from muster_scheduler.domain.life.service import add_replica, replica_ended
 from muster_scheduler.domain.placement.cluster_choice import ready
@@ -132,31 +139,34 @@ def _name(_role: str, rank: int) -> str:
 
 def _trial_failed(world: World, workload: Workload, replica: Replica) -> None:
     holder = replica.holder
-    reason, who = _spent(workload, replica), f"{_name(holder.role, holder.rank)}{_count(workload, replica)}"
+    reason = _spent(workload, replica, world.now)
+    who = f"{_name(holder.role, holder.rank)}{_count(workload, replica, world.now)}"
     if reason is None:
         replica_ended(world, workload, replica, who)
     else:
         advance(world, workload, E.BUDGET_SPENT, reason, f"{who}: {how_it_ended(replica)}"[:LONGEST])
 
 
-def _count(workload: Workload, replica: Replica) -> str:
+def _count(workload: Workload, replica: Replica, now: int) -> str:
     """Which failure of all trials together this is, against how many are allowed."""
     failure, request = replica.news.failure, workload.request
     if failure is FailureClass.OUT_OF_MEMORY or request is None:
         return ""
     if failure in FLEETS:
-        return f" (fault {workload.faults + 1} of the fleet, {FAULT_LIMIT} are allowed)"
+        faults = faults_in_a_row(workload, [replica], now)
+        return f" (fault {faults} of the fleet in a row, {FAULT_LIMIT} are allowed)"
     return f" (failure {workload.exits + 1}, backoffLimit {request.backoff_limit})"
 
 
-def _spent(workload: Workload, replica: Replica) -> ChangeReason | None:
+def _spent(workload: Workload, replica: Replica, now: int) -> ChangeReason | None:
     """Why a failed trial is the end of the whole workload; None: it may run again."""
     request = workload.request
     match replica.news.failure:
         case FailureClass.OUT_OF_MEMORY:
             return ChangeReason.OUT_OF_MEMORY
         case failure if failure in FLEETS:
-            return ChangeReason.INFRASTRUCTURE_LIMIT if workload.faults >= FAULT_LIMIT else None
+            spent = faults_in_a_row(workload, [replica], now) > FAULT_LIMIT
+            return ChangeReason.INFRASTRUCTURE_LIMIT if spent else None
         case _:
             limit = request.backoff_limit if request else 0
             return ChangeReason.EXIT_LIMIT if workload.exits >= limit else None
