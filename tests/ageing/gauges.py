@@ -30,6 +30,26 @@ WHERE n.nspname = ANY ($1) AND c.relkind = 'r' ORDER BY 1, 2
 Samples = list[tuple[float, float]]
 
 
+def descriptors(process: Path) -> int:
+    """Count the open descriptors of a process, without those that watch a process which is alive.
+
+    An agent has one of these for each replica that runs, so that the number follows the load. One that is left over
+    watches a process that has ended, and counts. process: its folder in /proc.
+    """
+    found = 0
+    for descriptor in (process / "fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            watched = str(descriptor.readlink()) == "anon_inode:[pidfd]"
+            found += not (watched and _watches_alive(process / "fdinfo" / descriptor.name))
+    return found
+
+
+def _watches_alive(info: Path) -> bool:
+    """Whether the process of a pidfd has not ended (proc(5): its Pid is -1 then)."""
+    pid = next(line for line in info.read_text().splitlines() if line.startswith("Pid:"))
+    return int(pid.removeprefix("Pid:")) > 0
+
+
 @dataclass(slots=True)
 class Life:
     """The samples of one process, with the name of its part and the time of its first sample."""
@@ -59,7 +79,7 @@ class Gauges:
             with suppress(OSError, ValueError, IndexError):  # the process has just ended
                 folder = Path(f"/proc/{row['pid']}")
                 life.rss_mib.append((now, int((folder / "statm").read_text().split()[1]) * _PAGE_MIB))
-                life.fds.append((now, sum(1 for _ in (folder / "fd").iterdir())))
+                life.fds.append((now, descriptors(folder)))
                 life.threads.append((now, sum(1 for _ in (folder / "task").iterdir())))
 
     async def look_at_tables(self, connection: asyncpg.Connection) -> None:
