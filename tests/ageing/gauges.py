@@ -46,7 +46,8 @@ def descriptors(process: Path) -> int:
 
 def _watches_alive(info: Path) -> bool:
     """Whether the process of a pidfd has not ended (proc(5): its Pid is -1 then)."""
-    pid = next(line for line in info.read_text().splitlines() if line.startswith("Pid:"))
+    lines = info.read_text().splitlines()
+    pid = next((line for line in lines if line.startswith("Pid:")), "Pid: -1")  # its number was given again meanwhile
     return int(pid.removeprefix("Pid:")) > 0
 
 

@@ -59,7 +59,7 @@ class Course(NamedTuple):
     message: str = ""
     attempt: int = 1
     placed: int = 0
-    first_placed: int = 0  # first placement of the starts that failed in a row; 0: the last one did not fail
+    first_placed: int = 0  # first placement of this generation: START failures are bounded in time from here
     not_before: int = 0  # backoff
     claim: Claim | None = None
     reservation: Reservation | None = None
@@ -109,6 +109,7 @@ def begun(course: Course, now: int) -> Course:
         course,
         {
             "placed": now,
+            "first_placed": course.first_placed or now,
             "not_before": 0,
             "preempted_by": "",
             "idle_since": 0,
@@ -152,7 +153,7 @@ class OnCourse:
 
     @property
     def first_placed(self) -> int:
-        """When the first of the starts that failed in a row got its place; 0: the last one did not fail."""
+        """When the first run of this generation got its place."""
         return self.course.first_placed
 
     @property

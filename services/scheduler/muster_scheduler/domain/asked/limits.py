@@ -6,7 +6,8 @@ from typing import Final, NamedTuple
 
 from muster_scheduler.domain.asked.workloads import SECOND
 
-FAULT_LIMIT: Final = 10  # restarts after infrastructure faults in a row; a run of HEALTHY_AFTER begins a new row
+FAULT_LIMIT: Final = 10  # restarts after infrastructure faults in a row
+STEADY_AFTER: Final = 3600 * SECOND  # so long a run begins a new row; longer than a dead node is waited for (900 s)
 START_WINDOW: Final = 600 * SECOND  # how long starts may fail before the workload has
 BACKOFF_FIRST: Final = 10 * SECOND
 BACKOFF_LONGEST: Final = 360 * SECOND

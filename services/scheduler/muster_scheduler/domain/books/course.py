@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from muster_kernel.lifecycle import ACTIVE, FINAL, OVER, RELEASING, WAITING, LifecycleEvent, Moved, Phase, Verdict, step
 from muster_kernel.reasons import ChangeReason
 from muster_scheduler.domain.asked.courses import stepped, taken_down
-from muster_scheduler.domain.asked.limits import KEEP_DEVICES
+from muster_scheduler.domain.asked.limits import KEEP_DEVICES, STEADY_AFTER
 from muster_scheduler.domain.asked.workloads import Ending, Replica, ReplicaState, Request, Workload
 from muster_scheduler.domain.books.claims import drop_claim, tell_claims
 from muster_scheduler.domain.books.eligible import eligibility_of
@@ -152,6 +152,7 @@ def _take_down(world: World, workload: Workload, before: Phase) -> None:
             learn(world.usual, world.journal, workload)
     _give_back_kept(world, workload)
     if before in _THERE:
+        _forgive_faults(world, workload)
         course = workload.course
         run = workload.cluster, workload.id, workload.revision, course.attempt
         world.decide(new(Release, (*run, world.limits.grace, course.reason.value)))
@@ -162,6 +163,13 @@ def _take_down(world: World, workload: Workload, before: Phase) -> None:
         world.depart(workload)
     else:
         nothing_left(world, workload)
+
+
+def _forgive_faults(world: World, workload: Workload) -> None:
+    """A long run that ends for another reason than a failure leaves the faults before it behind."""
+    lasted = world.now - workload.placed
+    if workload.faults and workload.ending is not Ending.RESTART and lasted >= STEADY_AFTER:
+        world.set(workload, faults=0)
 
 
 def _give_back_kept(world: World, workload: Workload) -> None:

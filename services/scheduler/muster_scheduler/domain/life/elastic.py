@@ -24,7 +24,7 @@ from muster_scheduler.domain.books.claims import claim_holder
 from muster_scheduler.domain.books.course import lost
 from muster_scheduler.domain.books.world import World, owner_of
 from muster_scheduler.domain.decisions import Scaled
-from muster_scheduler.domain.life.failures import faults_in_a_row
+from muster_scheduler.domain.life.failures import faults_in_a_row, ran_for
 from muster_scheduler.domain.life.service import leave
 from muster_scheduler.domain.placement.cluster_choice import ready
 from muster_scheduler.domain.placement.place import Budget, place_replica
@@ -180,7 +180,7 @@ def lose(world: World, workload: Workload) -> None:
     """Replicas that its gang can do without have failed for no fault of their own: it goes on without them."""
     before = len(workload.replicas)
     for replica in [each for each in workload.surplus() if goes_alone(workload, each)]:
-        world.set(workload, faults=faults_in_a_row(workload, [replica], world.now))
+        world.set(workload, faults=faults_in_a_row(workload, ran_for(replica, world.now)))
         _let_go(world, workload, replica)
     _resized(world, workload, before)
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from muster_kernel.lifecycle import ACTIVE, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason, FailureClass
-from muster_scheduler.domain.asked.limits import HEALTHY_AFTER
+from muster_scheduler.domain.asked.limits import STEADY_AFTER
 from muster_scheduler.domain.asked.workloads import SECOND, Replica, ReplicaState, Workload
 from muster_scheduler.domain.books.course import advance
 from muster_scheduler.domain.books.world import World
@@ -37,12 +37,13 @@ def ran_for(replica: Replica, now: int) -> int:
     return (replica.news.finished or now) - replica.news.started if replica.news.started else 0
 
 
-def faults_in_a_row(workload: Workload, replicas: Iterable[Replica], now: int) -> int:
-    """Return the number of faults of the fleet in a row, with the one that has just ended these replicas.
+def faults_in_a_row(workload: Workload, lasted: int) -> int:
+    """Return the number of faults of the fleet in a row, with the one that has just ended a run.
 
-    A run of HEALTHY_AFTER begins a new row: a large training meets a fault every few hours, for months.
+    A run of STEADY_AFTER begins a new row: a large training meets a fault every few hours, for months. lasted: how long
+    the run held its place, in microseconds.
     """
-    return 1 if any(ran_for(replica, now) >= HEALTHY_AFTER for replica in replicas) else workload.faults + 1
+    return 1 if lasted >= STEADY_AFTER else workload.faults + 1
 
 
 def restarting(which: str, pause: int, text: str) -> str:

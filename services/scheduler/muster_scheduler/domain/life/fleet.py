@@ -231,7 +231,7 @@ def give_up(world: World, workload: Workload, why: str) -> None:
     world.decide(
         Release(workload.cluster, workload.id, workload.revision, workload.attempt, world.limits.grace, "GivenUp")
     )
-    faults = faults_in_a_row(workload, workload.everyone(), world.now)
+    faults = faults_in_a_row(workload, world.now - workload.placed)
     for replica in workload.everyone():
         if not replica.gone:
             gone(world, workload, replica)

@@ -198,16 +198,10 @@ def judge(world: World, workload: Workload) -> None:
     if ReplicaState.FAILED in states:
         _failed(world, workload, _first_failed(workload))
     elif states <= _UP:
-        _all_ready(world, workload)
+        advance(world, workload, E.ALL_READY, ChangeReason.ALL_READY)
     elif not tell_lost(world, workload) and phase is Phase.UNKNOWN:
         advance(world, workload, E.NONE_READY, ChangeReason.CLUSTER_BACK)
     stale.watch_strength(world, workload, states)
-
-
-def _all_ready(world: World, workload: Workload) -> None:
-    if workload.first_placed:
-        world.set(workload, first_placed=0)
-    advance(world, workload, E.ALL_READY, ChangeReason.ALL_READY)
 
 
 def _deciding(workload: Workload) -> list[Replica]:
@@ -233,22 +227,18 @@ def _failed(world: World, workload: Workload, replica: Replica) -> None:
         case FailureClass.OUT_OF_MEMORY:
             advance(world, workload, E.BUDGET_SPENT, ChangeReason.OUT_OF_MEMORY, text)
         case FailureClass.INFRASTRUCTURE | FailureClass.OURS:
-            world.set(workload, first_placed=0)
-            _restart_after_fault(world, workload, replica, text)
+            _restart_after_fault(world, workload, text)
         case FailureClass.START:
-            since = workload.first_placed or workload.placed
-            if world.now - since > START_WINDOW:
+            if world.now - workload.first_placed > START_WINDOW:
                 advance(world, workload, E.BUDGET_SPENT, ChangeReason.START_FAILED, text)
             else:
-                world.set(workload, first_placed=since)
-                _restart_after_fault(world, workload, replica, text)
+                _restart_after_fault(world, workload, text)
         case _:
-            world.set(workload, first_placed=0)
             _restart_after_exit(world, workload, text)
 
 
-def _restart_after_fault(world: World, workload: Workload, replica: Replica, text: str) -> None:
-    faults = faults_in_a_row(workload, [replica], world.now)
+def _restart_after_fault(world: World, workload: Workload, text: str) -> None:
+    faults = faults_in_a_row(workload, world.now - workload.placed)
     if faults > FAULT_LIMIT:
         advance(world, workload, E.BUDGET_SPENT, ChangeReason.INFRASTRUCTURE_LIMIT, text)
         return

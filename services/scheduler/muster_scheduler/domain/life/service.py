@@ -162,7 +162,7 @@ def replica_ended(world: World, workload: Workload, replica: Replica, who: str =
         workload,
         replacements=replacements,
         failures={**workload.failures, key: failures},
-        faults=faults_in_a_row(workload, [replica], world.now) if fault else workload.faults,
+        faults=faults_in_a_row(workload, ran_for(replica, world.now)) if fault else workload.faults,
         exits=workload.exits + (0 if fault else 1),
     )
     world.journal.drop(workload.replicas, key)

@@ -24,6 +24,7 @@ from muster_scheduler.domain.life.failures import (
     faults_in_a_row,
     how_it_ended,
     pause_is_so,
+    ran_for,
     tell_ready,
 )
 from muster_scheduler.domain.life.lost import lost_text, tell_lost
@@ -153,7 +154,7 @@ def _count(workload: Workload, replica: Replica, now: int) -> str:
     if failure is FailureClass.OUT_OF_MEMORY or request is None:
         return ""
     if failure in FLEETS:
-        faults = faults_in_a_row(workload, [replica], now)
+        faults = faults_in_a_row(workload, ran_for(replica, now))
         return f" (fault {faults} of the fleet in a row, {FAULT_LIMIT} are allowed)"
     return f" (failure {workload.exits + 1}, backoffLimit {request.backoff_limit})"
 
@@ -165,7 +166,7 @@ def _spent(workload: Workload, replica: Replica, now: int) -> ChangeReason | Non
         case FailureClass.OUT_OF_MEMORY:
             return ChangeReason.OUT_OF_MEMORY
         case failure if failure in FLEETS:
-            spent = faults_in_a_row(workload, [replica], now) > FAULT_LIMIT
+            spent = faults_in_a_row(workload, ran_for(replica, now)) > FAULT_LIMIT
             return ChangeReason.INFRASTRUCTURE_LIMIT if spent else None
         case _:
             limit = request.backoff_limit if request else 0
