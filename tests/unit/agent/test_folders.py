@@ -61,6 +61,18 @@ async def test_many_are_asked_for_in_parts() -> None:
     assert here.asked == [1_000, 1_000, 100]
 
 
+async def test_folders_without_an_answer_come_first_in_the_next_look() -> None:
+    here = Here([Kept("first", 0.0)], deleted=frozenset({"first", "second"}), answers=False)
+    keeper = FolderKeeper(here, here, clock=lambda: NOW)
+    with pytest.raises(SecretsError):
+        await keeper.look()
+    here.folders, here.answers = [Kept("second", 0.0)], True
+    await keeper.look()
+    assert here.forgotten == ["first"]
+    await keeper.look()
+    assert here.forgotten == ["first", "second"]
+
+
 async def test_a_look_is_bounded() -> None:
     here = Here([Kept(f"w-{number}", 0.0) for number in range(5_001)])
     await FolderKeeper(here, here, clock=lambda: NOW).look()

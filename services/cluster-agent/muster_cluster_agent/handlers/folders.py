@@ -15,7 +15,7 @@ from typing import Final
 import structlog
 
 from muster_cluster_agent.errors import SecretsError
-from muster_cluster_agent.ports import Folders, Kept, Registry
+from muster_cluster_agent.ports import Deleted, Folders, Kept, Registry
 
 _PERIOD: Final = 60.0
 _MOST_IDS: Final = 1_000
@@ -32,6 +32,7 @@ class FolderKeeper:
         self._folders = folders
         self._registry = registry
         self._clock = clock
+        self._next: list[Kept] = []  # of the latest look, not answered yet
 
     async def run(self) -> None:
         """Look every minute, for ever."""
@@ -45,13 +46,17 @@ class FolderKeeper:
                 log.exception("folders_not_looked_at")
 
     async def look(self) -> None:
-        """Look at the next folders. Raises SecretsError or OSError; what was found until then has gone."""
-        kept = await self._folders.kept(_A_LOOK)
-        for first in range(0, len(kept), _MOST_IDS):
-            await self._remove(kept[first : first + _MOST_IDS])
+        """Look at the next folders. Raises SecretsError or OSError; what was found until then has gone.
 
-    async def _remove(self, kept: Sequence[Kept]) -> None:
-        answer = await self._registry.find_deleted([each.workload_id for each in kept])
+        Folders about which submission did not answer come first in the next look.
+        """
+        self._next = self._next or list(await self._folders.kept(_A_LOOK))
+        while kept := self._next[:_MOST_IDS]:
+            answer = await self._registry.find_deleted([each.workload_id for each in kept])
+            del self._next[: len(kept)]
+            await self._remove(kept, answer)
+
+    async def _remove(self, kept: Sequence[Kept], answer: Deleted) -> None:
         old = self._clock() - _UNKNOWN_FOR
         gone = [
             each.workload_id
