@@ -26,7 +26,9 @@ def export(
     file: Path,
     *,
     data: Data = None,
-    since: Annotated[str, Parameter(help="Only what ended since then: a time, or how long ago (90d).")] = "",
+    since: Annotated[
+        str, Parameter(help="Only what ended since then: a time (UTC without a zone), or how long ago (90d).")
+    ] = "",
     before: Annotated[str, Parameter(help="Only what ended before then.")] = "",
 ) -> int:
     """Write the archived workloads of this machine's stack into a Parquet file; one that is there is replaced."""
@@ -47,7 +49,10 @@ def export(
 
 
 def _given(option: str, text: str) -> list[str]:
-    """The option as the program takes it, in UTC. Raises InvalidInput."""
+    """Return the option as the program takes it. A time without a zone is UTC, as months of the archive are.
+
+    Raises InvalidInput.
+    """
     if not text:
         return []
-    return [option, moment(text, datetime.now(UTC), option).astimezone(UTC).replace(tzinfo=None).isoformat()]
+    return [option, moment(text, datetime.now(UTC), option, zone=UTC).isoformat()]

@@ -29,18 +29,19 @@ async def export(settings: DatabaseSettings, file: Path, since: datetime, before
 
 def _time(text: str) -> datetime:
     try:
-        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+        read = datetime.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no time: 2026-11-01 or 2026-11-01T12:00 is expected, in UTC"
+            f"{text!r} is not a time. Give one such as 2026-11-01 or 2026-11-01T12:00+01:00; without a zone it is UTC"
         ) from None
+    return read if read.tzinfo else read.replace(tzinfo=UTC)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m muster_submission.export", description=__doc__)
     parser.add_argument("file", type=Path, help="the file to write; one that is there is replaced")
-    parser.add_argument("--since", type=_time, default=BEGINNING, help="what ended on this day or later (UTC)")
-    parser.add_argument("--before", type=_time, default=END, help="what ended before this day (UTC)")
+    parser.add_argument("--since", type=_time, default=BEGINNING, help="what ended at this time or later")
+    parser.add_argument("--before", type=_time, default=END, help="what ended before this time")
     return parser.parse_args()
 
 

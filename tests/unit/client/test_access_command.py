@@ -103,6 +103,8 @@ def test_how_long_ago_is_said_in_several_ways() -> None:
     assert moment("90s", now) == now - timedelta(seconds=90)
     assert moment("7d", now) == now - timedelta(days=7)
     assert moment("2026-01-30T12:00:00+00:00", now) == now - timedelta(days=1)
+    assert moment("2026-01-30T12:00", now, zone=UTC) == now - timedelta(days=1)
+    assert moment("2026-01-30T13:00:00+01:00", now, zone=UTC) == now - timedelta(days=1)
     with pytest.raises(InvalidInput):
         moment("999999d9", now)
 
