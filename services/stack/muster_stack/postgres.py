@@ -40,7 +40,7 @@ STOP_SIGNAL: Final = signal.SIGINT  # "fast": ends sessions, writes a checkpoint
 
 _SETTINGS: Final = {
     "listen_addresses": "",
-    "max_connections": "120",
+    "max_connections": "520",  # 14 for each instance of a service, of which there are at most 36, and some for people
     # Taken as it is used. A list of a million workloads and its indexes have 700 MB; deep offsets cross much of it.
     "shared_buffers": "512MB",
     "autovacuum_naptime": "15s",
