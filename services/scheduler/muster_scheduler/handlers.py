@@ -361,7 +361,7 @@ class Handlers:
     async def start_deciding(self, now: datetime, unread: frozenset[str]) -> None:
         """Start the clocks of silence and run cycles from now on: what can be read was read to its end.
 
-        unread: the clusters whose reports cannot be read. They get no new work before that.
+        unread: the clusters whose reports cannot be read. They get no new work before a first report.
         """
         async with self._lock:
             self.state.restart_clocks(micros(now), unread)

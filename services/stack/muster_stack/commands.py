@@ -70,7 +70,7 @@ def up(
 
 
 def _needs_tokens(layout: Layout, *, auth: bool | None) -> bool:
-    """Whether calls need a token. Raises StackError where they did at the last start and nothing is said now."""
+    """Whether calls need a token. Raises StackError if they did at the last start and `auth` is None."""
     if auth is None and State.load(layout).options.auth:
         raise StackError(
             f"calls to the stack in {layout.root} needed a token when it was started last: say --auth, or --no-auth to "
@@ -80,10 +80,12 @@ def _needs_tokens(layout: Layout, *, auth: bool | None) -> bool:
 
 
 def _tell_instances(layout: Layout, instances: str) -> None:
-    """Say how many processes a service had at the last start, where nothing is said now."""
+    """Say how many processes a service had at the last start, if this start names none."""
     before = State.load(layout).options.instances
     if before and not instances:
-        sys.stderr.write(f"it had --instances {write_counts(before)} when it was started last\n")
+        sys.stderr.write(
+            f"the last start used --instances {write_counts(before)}; repeat the option to have them again\n"
+        )
 
 
 def down(*, data: Data = None) -> int:

@@ -43,7 +43,7 @@ def test_a_start_with_fewer_instances_says_what_there_was(layout: Layout, capsys
     _tell_instances(layout, "submission=3")
     assert not capsys.readouterr().err
     _tell_instances(layout, "")
-    assert "it had --instances submission=2" in capsys.readouterr().err
+    assert "the last start used --instances submission=2" in capsys.readouterr().err
 
 
 def test_an_export_says_what_is_wrong_with_its_file(

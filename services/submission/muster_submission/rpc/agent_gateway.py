@@ -68,7 +68,7 @@ class AgentGateway(agent_gateway_pb2_grpc.AgentGatewayServiceServicer):
             with suppress(asyncio.CancelledError, Exception):
                 await listening
             _log.info("an agent has gone", cluster=hello.cluster, instance=hello.instance)
-            await self._peers.leave(hello.cluster, stream.id)  # last: without PostgreSQL it fails
+            await self._peers.leave(hello.cluster, stream.id)  # last: it waits for PostgreSQL
 
     async def FetchSecrets(self, request: api.FetchSecretsRequest, context: Any) -> api.FetchSecretsResponse:
         """The credentials of a workload, for the cluster that it is placed on and no other."""

@@ -249,7 +249,7 @@ def heard_until(world: World, cluster_id: str) -> int:
 
 
 def start_clocks(world: World, clusters: Iterable[str]) -> None:
-    """The reports of these clusters could not be read and are read now: their silence is counted from this moment."""
+    """Count the silence of clusters from now on: their reports could not be read before."""
     for cluster in (world.clusters[name] for name in clusters if name in world.clusters):
         world.journal.set(cluster, "fresh", world.now)
     world.waiting.wake_all()
