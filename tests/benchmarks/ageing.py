@@ -84,17 +84,12 @@ _NOTHING_IS_DUE: Final = {"MUSTER_RETENTION_SECONDS": str(90 * 24 * 3600)}
 """The driver's clock is behind the real one: by that, nearly everything would be archived while lists are measured."""
 _ASKED: Final = 200  # times of each list
 _TABLES: Final = """
-SELECT coalesce(sum(pg_total_relation_size(c.oid)) FILTER (WHERE c.relname NOT LIKE 'archive%'), 0)::bigint AS tables,
-       coalesce(sum(pg_total_relation_size(c.oid)) FILTER (WHERE c.relname LIKE 'archive%'), 0)::bigint AS archive
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind = 'r' AND n.nspname IN ('submission', 'policy', 'scheduler')
-"""
-_LARGEST: Final = """
 SELECT n.nspname || '.' || c.relname AS name, pg_total_relation_size(c.oid) AS bytes
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind = 'r' AND n.nspname IN ('submission', 'policy', 'scheduler') AND c.relname NOT LIKE 'archive%'
-ORDER BY bytes DESC LIMIT 24
+WHERE c.relkind = 'r' AND n.nspname IN ('submission', 'policy', 'scheduler') ORDER BY bytes DESC
 """
+_ARCHIVE: Final = "submission.archive"
+_LARGEST: Final = 24
 _DONE: Final = {
     "archived": "SELECT count(*) FROM submission.archive",
     "submission": "SELECT count(*) FROM submission.ended_aggregates WHERE outbox_removed",
@@ -231,12 +226,12 @@ async def _size(bench: Bench, lives: int, ids: list[str]) -> dict[str, Any]:
     connection = await asyncpg.connect(bench.postgres.server.url("muster_admin", DATABASE))
     try:
         await connection.execute("VACUUM ANALYZE")
-        (sizes,) = await connection.fetch(_TABLES)
-        largest = {row["name"]: round(row["bytes"] / (1 << 20), 1) for row in await connection.fetch(_LARGEST)}
+        sizes = {row["name"]: row["bytes"] for row in await connection.fetch(_TABLES)}
         archived = await connection.fetchval(_DONE["archived"])
         kept = {str(row["id"]) for row in await connection.fetch("SELECT id FROM submission.workloads")}
     finally:
         await connection.close()
+    tables = {name: size for name, size in sizes.items() if not name.startswith(_ARCHIVE)}
     said = bench.log("scheduler").read_text().count("decides from now on") if bench.log("scheduler").exists() else 0
     began = time.monotonic()
     with bench.running("scheduler", **_NOTHING_IS_DUE):
@@ -248,9 +243,9 @@ async def _size(bench: Bench, lives: int, ids: list[str]) -> dict[str, Any]:
         asked = await _ask(bench, [one for one in ids if one not in kept])
     return {
         "lives": lives,
-        "tables_gib": round(sizes["tables"] / (1 << 30), 3),
-        "archive_gib": round(sizes["archive"] / (1 << 30), 3),
-        "largest_mib": largest,
+        "tables_gib": round(sum(tables.values()) / (1 << 30), 3),
+        "archive_gib": round((sum(sizes.values()) - sum(tables.values())) / (1 << 30), 3),
+        "largest_mib": {name: round(size / (1 << 20), 1) for name, size in list(tables.items())[:_LARGEST]},
         "scheduler_rss_mib": rss,
         "rebuild_s": round(rebuild, 2),
         "archived": archived,

@@ -140,34 +140,33 @@ def _name(_role: str, rank: int) -> str:
 
 def _trial_failed(world: World, workload: Workload, replica: Replica) -> None:
     holder = replica.holder
-    reason = _spent(workload, replica, world.now)
-    who = f"{_name(holder.role, holder.rank)}{_count(workload, replica, world.now)}"
+    faults = faults_in_a_row(workload, ran_for(replica, world.now))
+    reason = _spent(workload, replica, faults)
+    who = f"{_name(holder.role, holder.rank)}{_count(workload, replica, faults)}"
     if reason is None:
         replica_ended(world, workload, replica, who)
     else:
         advance(world, workload, E.BUDGET_SPENT, reason, f"{who}: {how_it_ended(replica)}"[:LONGEST])
 
 
-def _count(workload: Workload, replica: Replica, now: int) -> str:
+def _count(workload: Workload, replica: Replica, faults: int) -> str:
     """Which failure of all trials together this is, against how many are allowed."""
     failure, request = replica.news.failure, workload.request
     if failure is FailureClass.OUT_OF_MEMORY or request is None:
         return ""
     if failure in FLEETS:
-        faults = faults_in_a_row(workload, ran_for(replica, now))
         return f" (fault {faults} of the fleet in a row, {FAULT_LIMIT} are allowed)"
     return f" (failure {workload.exits + 1}, backoffLimit {request.backoff_limit})"
 
 
-def _spent(workload: Workload, replica: Replica, now: int) -> ChangeReason | None:
+def _spent(workload: Workload, replica: Replica, faults: int) -> ChangeReason | None:
     """Why a failed trial is the end of the whole workload; None: it may run again."""
     request = workload.request
     match replica.news.failure:
         case FailureClass.OUT_OF_MEMORY:
             return ChangeReason.OUT_OF_MEMORY
         case failure if failure in FLEETS:
-            spent = faults_in_a_row(workload, ran_for(replica, now)) > FAULT_LIMIT
-            return ChangeReason.INFRASTRUCTURE_LIMIT if spent else None
+            return ChangeReason.INFRASTRUCTURE_LIMIT if faults > FAULT_LIMIT else None
         case _:
             limit = request.backoff_limit if request else 0
             return ChangeReason.EXIT_LIMIT if workload.exits >= limit else None
