@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import stat
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -88,3 +89,22 @@ def test_what_is_remembered_of_removed_replicas_is_bounded_in_memory_and_on_the_
         assert len(lines) <= 10
         assert json.loads(lines[-1])["spec"]["name"] == f"r-{number}"
     assert list(state.removed) == [f"r-{number}" for number in range(35, 40)]
+
+
+def test_threads_that_remove_replicas_together_lose_none_of_the_last_names(
+    state: StateFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_folder, "REMEMBERED", 20)
+
+    def remove(number: int) -> None:
+        state.remember({**SPEC, "name": f"r-{number}"}, LINES)
+
+    history = state.root / "history.jsonl"
+    with ThreadPoolExecutor(8) as threads:
+        for first in range(0, 800, 8):
+            list(threads.map(remove, range(first, first + 8)))
+            known = [json.loads(line)["spec"]["name"] for line in history.read_text().splitlines()]
+            assert len(known) <= 40
+            lately = {f"r-{number}" for number in range(max(0, first - 8), first + 8)}
+            assert lately <= set(known)
+            assert lately <= set(state.removed)

@@ -28,6 +28,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Iterable
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final
 
 from muster_cluster_agent.errors import StateFolderError
@@ -50,6 +51,7 @@ class StateFolder:
         _lock_or_fail(self._lock, self.root)
         self.instance = self._instance()
         self.start = self._count_start()
+        self._remembering = Lock()  # over the history and what is known of it
         self._lines = 0  # of the history
         self.removed: OrderedDict[str, None] = self._read_history()
 
@@ -116,18 +118,31 @@ class StateFolder:
     def remember(self, spec: dict[str, Any], lines: list[dict[str, Any]]) -> None:
         """Writes down, durably, that a replica is being removed: its name is never used again."""
         entry = {"spec": {key: spec[key] for key in _KEPT if key in spec}, "journal": lines, "removed_at": time.time()}
-        file = os.open(self.root / "history.jsonl", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        file = self._append(json.dumps(entry, separators=(",", ":")).encode() + b"\n")
         try:
-            size = os.fstat(file).st_size
-            torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"  # by a crash: it must not spoil this line too
-            os.write(file, (b"\n" if torn else b"") + json.dumps(entry, separators=(",", ":")).encode() + b"\n")
-            os.fdatasync(file)
+            os.fdatasync(file)  # many at once: each takes milliseconds
         finally:
             os.close(file)
-        self._admit(str(spec["name"]))
-        self._lines += 1
-        if self._lines > 2 * REMEMBERED:
-            self._cut_history()
+        with self._remembering:
+            self._admit(str(spec["name"]))
+
+    def _append(self, line: bytes) -> int:
+        """Append a line to the history, which is cut where it is too long. Returns its open file."""
+        # Several threads remove replicas. A second cut at the same time would leave nothing of what the first one left,
+        # and a line that is written to the file before the cut would be lost with it.
+        with self._remembering:
+            file = os.open(self.root / "history.jsonl", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            try:
+                size = os.fstat(file).st_size
+                torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"  # by a crash: it must not spoil this line too
+                os.write(file, (b"\n" if torn else b"") + line)
+                self._lines += 1
+                if self._lines > 2 * REMEMBERED:
+                    self._cut_history()
+            except BaseException:
+                os.close(file)
+                raise
+        return file
 
     def _admit(self, name: str) -> None:
         self.removed[name] = None
