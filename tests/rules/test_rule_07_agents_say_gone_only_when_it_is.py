@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from muster_cluster_agent.domain import reconcile
 from muster_cluster_agent.domain.model import NodeHealth, NodeView, Observed
 from muster_cluster_agent.end import end
 from muster_cluster_agent.ports import StatusReport
-from tests.support.agent_loops import Told, assignment, running
+from tests.support.agent_loops import Told, assignment, release, running
 from tests.support.backends import FakeBackend
 from tests.support.waiting import until
 
@@ -118,14 +119,21 @@ async def test_without_waiting_it_is_declared_gone_while_it_may_run(monkeypatch:
 # --------------------------------------------------------------------------------------------- the dead-man's deadline
 
 
-async def _ends_by_itself(folder: Path, dead_man: str, holds: Callable[[Told], bool]) -> bool:
-    """One heartbeat is acknowledged and no other. Does the replica end without anybody asking it to?"""
+async def _ends_by_itself(
+    folder: Path, dead_man: str, holds: Callable[[Told], bool], command: str = "sleep 1000", *, stopping: bool = False
+) -> bool:
+    """One heartbeat is acknowledged and no other. Does the replica end by itself?
+
+    stopping: it has been told to end, and has a grace that is longer than the deadline.
+    """
     async with local(folder, f"{dead_man}\n{FILE}") as backend:
         told = Told()
         await backend.renew(time.monotonic(), await backend.dead_man())
         async with running(backend, told) as agent:
-            agent.take(assignment(1, "sleep 1000"))
+            agent.take(assignment(1, command))
             await until(lambda: "READY" in told.states(1), within=60)
+            if stopping:
+                agent.take(replace(release(1), grace=300.0))
             try:
                 await until(lambda: holds(told), within=10)
             except TimeoutError:
@@ -144,3 +152,11 @@ async def test_a_replica_of_a_lost_cluster_ends_by_itself(tmp_path: Path) -> Non
 
 async def test_without_the_deadline_it_runs_on(tmp_path: Path) -> None:
     assert not await _ends_by_itself(tmp_path, "", _dead)
+
+
+@pytest.mark.parametrize(("dead_man", "ends"), [("dead_man: 4", True), ("", False)])
+async def test_a_replica_that_is_being_stopped_has_no_longer_than_the_deadline(
+    tmp_path: Path, dead_man: str, *, ends: bool
+) -> None:
+    ignores = "sh -c \"trap '' TERM; while :; do sleep 1; done\""
+    assert await _ends_by_itself(tmp_path, dead_man, _dead, ignores, stopping=True) is ends

@@ -53,6 +53,7 @@ class Supervisor:
         self._output = command.output
         self._exit: int | None = None
         self._kill_at: float | None = None
+        self._dead = False  # whether the dead-man's deadline is over
         self._spent_before: str | None = None  # what was spent before this process refused forks
         self._since = time.monotonic()
         self._wakeup = _wakeup_pipe()
@@ -179,16 +180,18 @@ class Supervisor:
             os.killpg(self._child, signal.SIGTERM)
 
     def _check_deadlines(self) -> None:
-        now = time.monotonic()
-        deadline = self._spec.get("deadline")
-        if (
-            deadline
-            and self._kill_at is None
-            and now - _renewed(deadline["file"], self._since) > float(deadline["seconds"])
-        ):
-            self._stop(0.0, "dead-man")
-        if self._kill_at is not None and now >= self._kill_at:
+        self._check_dead_man()
+        if self._kill_at is not None and time.monotonic() >= self._kill_at:
             self._kill_at = self._kill()
+
+    def _check_dead_man(self) -> None:
+        """End everything where the bus has heard nothing for the deadline; a stop that is under way loses its grace."""
+        deadline = self._spec.get("deadline")
+        if not deadline or self._dead:
+            return
+        if time.monotonic() - _renewed(deadline["file"], self._since) > float(deadline["seconds"]):
+            self._dead = True
+            self._stop(0.0, "dead-man")
 
     def _kill(self) -> float:
         """Kill all that is left: by its groups, where nothing can fork any more, and what has not joined them yet.
@@ -258,6 +261,7 @@ class Supervisor:
             _empty(self._wakeup)
             if self._kill_at is not None:
                 self._read_stop()
+                self._check_dead_man()
 
     def _notify(self) -> None:
         """Tells the agent, if there is one, that the journal has grown; it looks by itself otherwise."""
