@@ -253,6 +253,7 @@ class Fleet:
         k: int | None = None,
         attempt: int | None = None,
         generation: int | None = None,
+        started: int = 0,
     ) -> events.ReplicaReported:
         """A report of one replica."""
         workload = self.workload(number)
@@ -266,6 +267,7 @@ class Fleet:
             gone,
             exit_code,
             failure,
+            started=started,
         )
         cluster = workload.cluster or "c1"
         return events.ReplicaReported(

@@ -249,18 +249,25 @@ def test_an_elastic_gang_waits_for_calm_for_others_and_for_its_own() -> None:
     assert growth(fleet).text.startswith("2 workloads that wait for room")
 
 
-def test_an_elastic_gang_that_met_too_many_faults_grows_no_more() -> None:
+def test_an_elastic_gang_that_met_too_many_faults_grows_after_an_hour_without_one() -> None:
     fleet = started(Fleet(node("a", 4)), elastic(2, 4))
     for _ in range(FAULT_LIMIT):
         last = max(fleet.workload(1).replicas.values(), key=lambda each: each.holder.rank).holder
         failed = fleet.status(1, ReplicaState.FAILED, rank=last.rank, failure=FailureClass.INFRASTRUCTURE)
         fleet.send(failed)
         fleet.send(fleet.status(1, None, rank=last.rank, k=last.k, failure=FailureClass.INFRASTRUCTURE, gone=True))
-        fleet.wait(30)
+        fleet.wait(60)
         fleet.run(1)
     told = growth(fleet)
     assert (told.has, told.wanted, told.code) == (3, 4, "FaultLimit")
-    assert told.text == "10 faults of the fleet in a row ended replicas of it: it grows no more"
+    assert told.text == "10 faults of the fleet in a row: it grows after an hour without one, 3540 s left"
+    fleet.wait(3540)
+    assert growth(fleet).code == "GrowsLater"
+    fleet.wait(30)
+    fleet.run(1)
+    assert why(fleet, 1).growth is None, "it has all four"
+    fleet.send(fleet.status(1, ReplicaState.FAILED, rank=3, failure=FailureClass.INFRASTRUCTURE))
+    assert fleet.workload(1).faults == 1
 
 
 def test_workloads_of_other_projects_are_not_named() -> None:

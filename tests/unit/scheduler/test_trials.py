@@ -197,7 +197,7 @@ def test_a_failure_that_is_musters_own_is_not_taken_from_the_users_limit() -> No
         fleet.wait(400)
     end(fleet, 0, code=1)
     assert told(fleet).startswith("Initializing: trial 0 (failure 1, backoffLimit 1) starts again")
-    assert (fleet.workload(1).faults, fleet.workload(1).exits) == (3, 1)
+    assert (fleet.workload(1).trial_faults, fleet.workload(1).exits) == (((0, 3),), 1)
 
 
 @pytest.mark.parametrize(

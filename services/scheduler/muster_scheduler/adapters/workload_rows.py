@@ -65,6 +65,9 @@ class WorkloadBody(msgspec.Struct, frozen=True, omit_defaults=True):
     calm_since: int = 0
     resized: int = 0
     withdrawn: int = 0
+    has_run: bool = False
+    fault_at: int = 0
+    trial_faults: tuple[tuple[int, int], ...] = ()
 
 
 class ReplicaBody(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -27,9 +27,9 @@ from muster_scheduler.domain.answers.permitting import allowing
 from muster_scheduler.domain.answers.trying import asking, barred, has_room, taken_back
 from muster_scheduler.domain.answers.unhealthy import healthy_again
 from muster_scheduler.domain.answers.viewing import Viewer
-from muster_scheduler.domain.asked.limits import FAULT_LIMIT
 from muster_scheduler.domain.asked.terms import HOST_LABEL, Wish
 from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, Request, Workload
+from muster_scheduler.domain.books.times import grows_again_at
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.life import elastic
 from muster_scheduler.domain.placement.cluster_choice import ready
@@ -91,8 +91,10 @@ def _failed(world: World, workload: Workload, following: NextReplica) -> tuple[s
     left = following.not_before - world.now
     if left > 0:
         return HeldBack.BACKOFF, f"the pause after its failure, {_seconds(left)} s left"
-    if is_elastic(workload) and workload.faults >= FAULT_LIMIT:
-        return HeldBack.FAULTS, f"{workload.faults} faults of the fleet in a row ended replicas of it: it grows no more"
+    left = grows_again_at(workload) - world.now
+    if left > 0:
+        faults = f"{workload.faults} faults of the fleet in a row"
+        return HeldBack.FAULTS, f"{faults}: it grows after an hour without one, {_seconds(left)} s left"
     return None
 
 

@@ -70,6 +70,7 @@ class Course(NamedTuple):
     endpoints: tuple[str, ...] = ()
     conditions: tuple[tuple[str, bool, str, str], ...] = ()
     withdrawn: int = 0  # when its latest run was told to end
+    has_run: bool = False  # whether all of an earlier run started: a failed start is then a fault of the fleet
 
 
 FIRST: Final = Course()
@@ -185,6 +186,11 @@ class OnCourse:
     def withdrawn(self) -> int:
         """When its latest run was told to end; 0: none was."""
         return self.course.withdrawn
+
+    @property
+    def has_run(self) -> bool:
+        """Whether every replica of an earlier run started."""
+        return self.course.has_run
 
     @property
     def record(self) -> int:

@@ -8,7 +8,8 @@ from muster_scheduler.domain.asked.workloads import SECOND
 
 FAULT_LIMIT: Final = 10  # restarts after infrastructure faults in a row
 STEADY_AFTER: Final = 3600 * SECOND  # so long a run begins a new row; longer than a dead node is waited for (900 s)
-START_WINDOW: Final = 600 * SECOND  # how long starts may fail before the workload has
+SAME_FAULT: Final = 60 * SECOND  # a node takes several replicas with it: what it ends within this is one fault
+START_WINDOW: Final = 600 * SECOND  # how long starts may fail of a workload that never ran
 BACKOFF_FIRST: Final = 10 * SECOND
 BACKOFF_LONGEST: Final = 360 * SECOND
 HEALTHY_AFTER: Final = 600 * SECOND  # a replica that ran so long has left its earlier failures behind

@@ -193,6 +193,8 @@ class Workload(OnCourse):
     ending: Ending = Ending.NONE
     exits: int = 0  # restarts after the command's own exit
     faults: int = 0  # infrastructure faults in a row
+    fault_at: int = 0  # elastic: when the latest of them ended a replica that the gang can do without
+    trial_faults: tuple[tuple[int, int], ...] = ()  # trials that are not done, with their faults in a row
     ours: int = 0  # restarts by us
     preemptions: int = 0  # those of them that took its place away
     avoid: dict[tuple[str, str], int] = field(default_factory=dict)  # node -> until when it is left out

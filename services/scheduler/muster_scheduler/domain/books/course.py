@@ -152,7 +152,7 @@ def _take_down(world: World, workload: Workload, before: Phase) -> None:
             learn(world.usual, world.journal, workload)
     _give_back_kept(world, workload)
     if before in _THERE:
-        _forgive_faults(world, workload)
+        _judge_run(world, workload)
         course = workload.course
         run = workload.cluster, workload.id, workload.revision, course.attempt
         world.decide(new(Release, (*run, world.limits.grace, course.reason.value)))
@@ -165,8 +165,11 @@ def _take_down(world: World, workload: Workload, before: Phase) -> None:
         nothing_left(world, workload)
 
 
-def _forgive_faults(world: World, workload: Workload) -> None:
-    """A long run that ends for another reason than a failure leaves the faults before it behind."""
+def _judge_run(world: World, workload: Workload) -> None:
+    """What the run that ends says of later ones: whether they can start, and whether earlier faults still count."""
+    again = workload.phase not in OVER and not workload.has_run
+    if again and all(replica.news.started for replica in workload.replicas.values()):
+        world.set(workload, has_run=True)
     lasted = world.now - workload.placed
     if workload.faults and workload.ending is not Ending.RESTART and lasted >= STEADY_AFTER:
         world.set(workload, faults=0)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from muster_kernel.lifecycle import ACTIVE, OVER, WAITING, Phase
-from muster_scheduler.domain.asked.limits import RETIRE_AFTER, Limits
+from muster_scheduler.domain.asked.limits import FAULT_LIMIT, RETIRE_AFTER, STEADY_AFTER, Limits
 from muster_scheduler.domain.asked.workloads import SECOND, Ending, Workload
 from muster_scheduler.domain.fleet.clocks import Due
 
@@ -41,12 +41,21 @@ def delete_at(workload: Workload) -> int:
     return 0 if after is None else workload.finished + after * SECOND
 
 
+def grows_again_at(workload: Workload) -> int:
+    """When an elastic gang may grow again in spite of its faults in a row, in microseconds; 0: it may grow now."""
+    if workload.faults < FAULT_LIMIT or not workload.surplus_wanted:
+        return 0
+    return max(workload.placed, workload.fault_at) + STEADY_AFTER
+
+
 def _times_of_running(workload: Workload, now: int, limits: Limits, due: _Goes) -> Iterator[int]:
     goes = due(workload)
     if goes is not None:
         yield goes.at
     if workload.calm_since:
         yield workload.calm_since + limits.grow_after
+    if (again := grows_again_at(workload)) > now:
+        yield again
     if workload.below_since:
         yield workload.below_since + limits.below_minimum
     if workload.placed + limits.minimum_run > now:

@@ -16,12 +16,13 @@ from typing import Final
 
 from muster_kernel.lifecycle import ACTIVE, Phase
 from muster_kernel.reasons import FailureClass
-from muster_scheduler.domain.asked.limits import FAULT_LIMIT
+from muster_scheduler.domain.asked.limits import FAULT_LIMIT, SAME_FAULT
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.requests import Role
 from muster_scheduler.domain.asked.workloads import Replica, ReplicaState, Workload
 from muster_scheduler.domain.books.claims import claim_holder
 from muster_scheduler.domain.books.course import lost
+from muster_scheduler.domain.books.times import grows_again_at
 from muster_scheduler.domain.books.world import World, owner_of
 from muster_scheduler.domain.decisions import Scaled
 from muster_scheduler.domain.life.failures import faults_in_a_row, ran_for
@@ -68,6 +69,8 @@ def stretch(world: World, budget: Budget) -> None:
 
 def _may_grow(world: World, gang: Workload, promised: AbstractSet[str]) -> bool:
     """Whether it lacks replicas, runs undisturbed, and nobody has waited for long enough; keeps its clock."""
+    if gang.faults >= FAULT_LIMIT and grows_again_at(gang) <= world.now and undisturbed(gang):
+        world.set(gang, faults=0)
     pressed = bool(world.waiting.pressing.get(gang.pool)) or gang.pool in promised
     if not pressed and gang.calm_since and gang.id in world.waiting.stuck:
         return False
@@ -180,9 +183,17 @@ def lose(world: World, workload: Workload) -> None:
     """Replicas that its gang can do without have failed for no fault of their own: it goes on without them."""
     before = len(workload.replicas)
     for replica in [each for each in workload.surplus() if goes_alone(workload, each)]:
-        world.set(workload, faults=faults_in_a_row(workload, ran_for(replica, world.now)))
+        _count_fault(world, workload, replica)
         _let_go(world, workload, replica)
     _resized(world, workload, before)
+
+
+def _count_fault(world: World, gang: Workload, replica: Replica) -> None:
+    """Counts the fault that ended a replica; what others it ends within SAME_FAULT is not counted again."""
+    if gang.faults and world.now - gang.fault_at < SAME_FAULT:
+        return
+    lasted = max(ran_for(replica, world.now), world.now - max(gang.placed, gang.fault_at))
+    world.set(gang, faults=faults_in_a_row(gang.faults, lasted), fault_at=world.now)
 
 
 def goes_alone(workload: Workload, replica: Replica) -> bool:

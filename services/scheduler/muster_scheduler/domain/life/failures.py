@@ -37,13 +37,13 @@ def ran_for(replica: Replica, now: int) -> int:
     return (replica.news.finished or now) - replica.news.started if replica.news.started else 0
 
 
-def faults_in_a_row(workload: Workload, lasted: int) -> int:
+def faults_in_a_row(before: int, lasted: int) -> int:
     """Return the number of faults of the fleet in a row, with the one that has just ended a run.
 
-    A run of STEADY_AFTER begins a new row: a large training meets a fault every few hours, for months. lasted: how long
-    the run held its place, in microseconds.
+    A run of STEADY_AFTER begins a new row: a large training meets a fault every few hours, for months. before: those
+    counted so far. lasted: how long the run held its place, in microseconds.
     """
-    return 1 if lasted >= STEADY_AFTER else workload.faults + 1
+    return 1 if lasted >= STEADY_AFTER else before + 1
 
 
 def restarting(which: str, pause: int, text: str) -> str:

@@ -229,7 +229,7 @@ def _failed(world: World, workload: Workload, replica: Replica) -> None:
         case FailureClass.INFRASTRUCTURE | FailureClass.OURS:
             _restart_after_fault(world, workload, text)
         case FailureClass.START:
-            if world.now - workload.first_placed > START_WINDOW:
+            if not workload.has_run and world.now - workload.first_placed > START_WINDOW:
                 advance(world, workload, E.BUDGET_SPENT, ChangeReason.START_FAILED, text)
             else:
                 _restart_after_fault(world, workload, text)
@@ -238,7 +238,7 @@ def _failed(world: World, workload: Workload, replica: Replica) -> None:
 
 
 def _restart_after_fault(world: World, workload: Workload, text: str) -> None:
-    faults = faults_in_a_row(workload, world.now - workload.placed)
+    faults = faults_in_a_row(workload.faults, world.now - workload.placed)
     if faults > FAULT_LIMIT:
         advance(world, workload, E.BUDGET_SPENT, ChangeReason.INFRASTRUCTURE_LIMIT, text)
         return

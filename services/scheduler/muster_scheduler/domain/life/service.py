@@ -23,7 +23,6 @@ from muster_scheduler.domain.books.world import World, owner_of
 from muster_scheduler.domain.decisions import Scaled
 from muster_scheduler.domain.life.failures import (
     FLEETS,
-    faults_in_a_row,
     pause_is_so,
     ran_for,
     tell_pause,
@@ -162,7 +161,6 @@ def replica_ended(world: World, workload: Workload, replica: Replica, who: str =
         workload,
         replacements=replacements,
         failures={**workload.failures, key: failures},
-        faults=faults_in_a_row(workload, ran_for(replica, world.now)) if fault else workload.faults,
         exits=workload.exits + (0 if fault else 1),
     )
     world.journal.drop(workload.replicas, key)

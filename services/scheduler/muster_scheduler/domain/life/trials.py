@@ -128,7 +128,8 @@ def trial_ended(world: World, workload: Workload, replica: Replica) -> None:
     world.journal.put(workload.leaving, holder, replica)
     left = {at: value for at, value in workload.replacements.items() if at != key}
     still = tuple(index for index in workload.open_trials if index != holder.rank)
-    world.set(workload, open_trials=still, replacements=left)
+    faults = tuple(each for each in workload.trial_faults if each[0] != holder.rank)
+    world.set(workload, open_trials=still, replacements=left, trial_faults=faults)
     world.journal.put(world.hungry, workload.id, None)
     if workload.phase in ACTIVE:
         world.rewrite(workload)
@@ -140,7 +141,10 @@ def _name(_role: str, rank: int) -> str:
 
 def _trial_failed(world: World, workload: Workload, replica: Replica) -> None:
     holder = replica.holder
-    faults = faults_in_a_row(workload, ran_for(replica, world.now))
+    before = dict(workload.trial_faults)
+    faults = faults_in_a_row(before.get(holder.rank, 0), ran_for(replica, world.now))
+    if replica.news.failure in FLEETS:
+        world.set(workload, trial_faults=tuple(sorted({**before, holder.rank: faults}.items())))
     reason = _spent(workload, replica, faults)
     who = f"{_name(holder.role, holder.rank)}{_count(workload, replica, faults)}"
     if reason is None:
@@ -150,7 +154,7 @@ def _trial_failed(world: World, workload: Workload, replica: Replica) -> None:
 
 
 def _count(workload: Workload, replica: Replica, faults: int) -> str:
-    """Which failure of all trials together this is, against how many are allowed."""
+    """Which failure of all trials together, or which fault of this one, this is, and how many are allowed."""
     failure, request = replica.news.failure, workload.request
     if failure is FailureClass.OUT_OF_MEMORY or request is None:
         return ""
