@@ -32,6 +32,7 @@ from muster_scheduler.domain.asked.quarantine import Quarantined
 from muster_scheduler.domain.asked.workloads import SECOND, Workload
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.life import quarantine
+from muster_scheduler.domain.life.fleet import note_read
 from muster_scheduler.domain.life.republication import republish
 from muster_scheduler.domain.life.revival import old_enough, spoken_of, submitted_before
 from muster_scheduler.domain.placement.place import Budget
@@ -251,7 +252,7 @@ class Handlers:
         aside: Iterable[Quarantined],
     ) -> None:
         self.state.begin(now)
-        self.state.world.read_until = {**self.read_until(), **dict.fromkeys(self.unread, 0)}
+        note_read(self.state.world, {**self.read_until(), **dict.fromkeys(self.unread, 0)})
         for workload in revived:
             self.state.world.revive(replace(workload))  # a copy: what is taken back is taken in again
         if before is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from muster_kernel.lifecycle import DesiredPhase, Phase
 from muster_kernel.reasons import WaitingReason
 from muster_scheduler.domain import events
@@ -11,7 +13,7 @@ from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState
 from muster_scheduler.domain.decisions import Assign, Release
 from muster_scheduler.domain.fleet.clusters import Profile, Standing
 from muster_scheduler.domain.fleet.nodes import Mig, Mode, NodeState
-from muster_scheduler.domain.life.fleet import start_clocks
+from muster_scheduler.domain.life.fleet import note_read, start_clocks
 from tests.support.fleets import Fleet, device_memory, devices, mig_slice, node, portion, request, role, whole
 
 LIMIT = 30 * SECOND
@@ -292,6 +294,38 @@ def test_restart_clocks_gives_everyone_time() -> None:
     fleet.state.restart_clocks(fleet.now)
     fleet.send()
     assert fleet.workload(1).phase is Phase.INITIALIZING
+
+
+def read(fleet: Fleet, seconds: int) -> None:
+    """Time goes on, and then all reports up to now are read."""
+    fleet.now += seconds * SECOND
+    fleet.state.begin(fleet.now)
+    note_read(fleet.world, {"c1": fleet.now})
+    fleet.state.commit()
+    fleet.send()
+
+
+@pytest.mark.parametrize(("steps", "phase"), [([100], Phase.RUNNING), ([20, 20, 20], Phase.UNKNOWN)])
+def test_an_outage_of_kafka_is_no_silence_of_an_agent(steps: list[int], phase: Phase) -> None:
+    fleet = Fleet(node("n1"))
+    workload = fleet.submit(1)
+    fleet.run(1)
+    for seconds in (0, *steps):
+        read(fleet, seconds)
+    assert workload.phase is phase
+    for seconds in (20, 20, 20):
+        read(fleet, seconds)
+    assert workload.phase is Phase.UNKNOWN, "its agent has not come back"
+
+
+def test_a_transaction_that_is_taken_back_has_read_nothing() -> None:
+    fleet = Fleet(node("n1"))
+    read(fleet, 0)
+    before = fleet.world.read_until
+    fleet.state.begin(fleet.now + 100 * SECOND)
+    note_read(fleet.world, {"c1": fleet.now + 100 * SECOND})
+    fleet.state.abort()
+    assert fleet.world.read_until == before
 
 
 def test_a_cluster_whose_reports_cannot_be_read_waits_until_they_are() -> None:

@@ -85,6 +85,18 @@ async def test_each_step_is_observed_once_a_transaction() -> None:
     assert len(kept.plans) == 2
 
 
+async def test_silence_is_judged_up_to_where_reports_are_read() -> None:
+    fleet = Fleet(node("n1"))
+    turn = Turn(datetime.fromtimestamp(fleet.now / 1e6, UTC))
+    handlers = leader(fleet, Kept())
+    handlers.read_until = lambda: {"c1": 7, "c2": 8}
+    handlers.unread = frozenset({"c2"})
+    await handlers.transact(cast("Unit", turn), [])
+    for act in turn.committed:
+        act()
+    assert fleet.world.read_until == {"c1": 7, "c2": 0}
+
+
 async def test_what_is_not_committed_is_not_counted() -> None:
     fleet, kept = Fleet(node("n1", 2)), Kept(broken=True)
     turn = Turn(datetime.fromtimestamp(fleet.now / 1e6, UTC))

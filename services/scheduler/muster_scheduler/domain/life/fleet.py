@@ -8,7 +8,7 @@ assignments is judged on the whole list, never on a part of it; silence takes no
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from muster_kernel.lifecycle import ACTIVE, RELEASING, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason, FailureClass
@@ -231,7 +231,7 @@ def give_up(world: World, workload: Workload, why: str) -> None:
     world.decide(
         Release(workload.cluster, workload.id, workload.revision, workload.attempt, world.limits.grace, "GivenUp")
     )
-    faults = faults_in_a_row(workload, world.now - workload.placed)
+    faults = faults_in_a_row(workload.faults, world.now - workload.placed)
     for replica in workload.everyone():
         if not replica.gone:
             gone(world, workload, replica)
@@ -246,6 +246,19 @@ def heard_until(world: World, cluster_id: str) -> int:
     Silence is judged of that time alone: what was not read yet may be a sign of life.
     """
     return min(world.now, world.read_until.get(cluster_id, world.now))
+
+
+def note_read(world: World, until: Mapping[str, int]) -> None:
+    """Note until when the reports of each cluster are read, in microseconds since 1970; 0: they were not read yet.
+
+    Where reading goes on after a pause, Kafka was away. Agents could not report either and connect again only now, so
+    their silence is counted from now on.
+    """
+    before, pause = world.read_until, world.limits.stale_after
+    world.journal.set(world, "read_until", until)
+    again = sorted(name for name, at in until.items() if 0 < before.get(name, 0) < at - pause)
+    if again:
+        start_clocks(world, again)
 
 
 def start_clocks(world: World, clusters: Iterable[str]) -> None:
