@@ -79,8 +79,11 @@ class Standby:
                 return await Follower.read(connection, limits, now)  # type: ignore[arg-type]
 
     async def current(self, term: Term) -> State:
-        """Return the current state of the database, when no other process may write it. A followed state is reused."""
-        follower, self._follower = self._follower, None
+        """Return the current state of the database, when no other process may write it. A followed state is reused.
+
+        Where PostgreSQL fails meanwhile, the followed state is kept for the next attempt.
+        """
+        follower = self._follower
         if follower is not None:
             try:
                 async with self._database.pool.acquire() as connection:
@@ -90,11 +93,12 @@ class Standby:
             except Overtaken as error:
                 _log.warning("the state is read again", why=str(error))
             else:
+                self._follower = None
                 # A followed state has the times at which it followed; a state that is read starts its clocks now.
                 follower.state.restart_clocks(micros(identity.now()))
                 return follower.state
         del follower
-        heap.release()
+        self._forget()
         return (await self._read()).state
 
     def _forget(self) -> None:
