@@ -35,6 +35,8 @@ _log = logs.get(__name__)
 _INTERVAL: Final = 60.0
 _ROWS: Final = 2000
 _AGGREGATES: Final = 500
+_OUTBOX_ROWS: Final = 20_000
+"""What a statement removes well within its time limit; 500 aggregates have 5,000 rows as a rule."""
 _LONGEST_PAUSE: Final = 1.0
 _BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
 
@@ -92,10 +94,12 @@ _OUTBOX_OF_ENDED: Final = f"""
 WITH due AS (
     SELECT aggregate, at FROM ended_aggregates
     WHERE NOT outbox_removed AND at < $1 AND (at, aggregate) > ($2, $3) ORDER BY at, aggregate LIMIT $4
-), kept AS (
-    SELECT DISTINCT d.aggregate FROM due d JOIN outbox o ON o.aggregate = d.aggregate WHERE NOT {_PUBLISHED}
 ), removed AS (
-    DELETE FROM outbox o USING due d WHERE o.aggregate = d.aggregate AND {_PUBLISHED} RETURNING o.id
+    DELETE FROM outbox WHERE id = ANY(ARRAY(
+        SELECT o.id FROM due d JOIN outbox o ON o.aggregate = d.aggregate WHERE {_PUBLISHED} LIMIT $5)) RETURNING id
+), kept AS (
+    SELECT DISTINCT d.aggregate FROM due d JOIN outbox o ON o.aggregate = d.aggregate
+    WHERE NOT EXISTS (SELECT 1 FROM removed r WHERE r.id = o.id)
 ), done AS (
     UPDATE ended_aggregates e SET outbox_removed = true FROM due d
     WHERE e.aggregate = d.aggregate AND d.aggregate NOT IN (SELECT aggregate FROM kept)
@@ -167,10 +171,19 @@ class Retention:
             _Forgotten(now - 2 * kept, self._forget).step,
         ]
         while steps:  # in turn, so that a long backlog of one step delays no other step
-            steps = [step for step in steps if await paced(partial(step, connection))]
+            steps = [step for step in steps if await _tried(step, connection)]
         OPEN.set((await gaps_of(connection, self._database.source)).total)
         oldest = await connection.fetchval(_OVERDUE)
         OVERDUE.set(0.0 if oldest is None else max(0.0, (now - kept - oldest).total_seconds()))
+
+
+async def _tried(step: Step, connection: AnyConnection) -> bool:
+    """Run one step. One that is too slow ends for this round, and delays no other step."""
+    try:
+        return await paced(partial(step, connection))
+    except (asyncpg.QueryCanceledError, TimeoutError) as error:
+        _log.warning("rows could not be removed in time; the next attempt is in a minute", error=repr(error))
+        return False
 
 
 async def paced(step: Callable[[], Awaitable[T]]) -> T:
@@ -212,17 +225,23 @@ async def _superseded(connection: AnyConnection) -> bool:
 
 
 class _OutboxOfEnded:
-    """Outbox rows of aggregates that ended before a given time. Aggregates with an unsent row delay no others."""
+    """Outbox rows of aggregates that ended before a given time. Aggregates with an unsent row delay no others.
+
+    A step removes a limited number of rows: a service that ran for a year may have hundreds of thousands.
+    """
 
     def __init__(self, before: datetime) -> None:
         self._before = before
         self._last: tuple[datetime, str] = (_BEGINNING, "")
 
     async def step(self, connection: AnyConnection) -> bool:
-        rows = await connection.fetch(_OUTBOX_OF_ENDED, self._before, *self._last, _AGGREGATES)
+        rows = await connection.fetch(_OUTBOX_OF_ENDED, self._before, *self._last, _AGGREGATES, _OUTBOX_ROWS)
         if not rows:
             return False
-        REMOVED.labels("outbox").inc(rows[0]["removed"])
+        removed = rows[0]["removed"]
+        REMOVED.labels("outbox").inc(removed)
+        if removed == _OUTBOX_ROWS:
+            return True  # from the same place: the last of these aggregates may have more rows
         self._last = (rows[-1]["at"], rows[-1]["aggregate"])
         return len(rows) == _AGGREGATES
 

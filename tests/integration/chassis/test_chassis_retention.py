@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
+import asyncpg
 import pytest
 
 from muster_chassis import identity, metrics, retention
@@ -67,6 +68,37 @@ async def test_more_than_a_round_of_steps_goes_at_once(database: Any, monkeypatc
         assert await outbox(here) == [("lives", 1)]
         assert await here.pool.fetchval("SELECT count(*) FROM aggregate_versions") == 21
         assert metrics.value(OVERDUE) == 0
+
+
+async def test_an_aggregate_with_many_events_is_removed_in_parts(
+    database: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "_OUTBOX_ROWS", 3)
+    async with scheduler(database) as here:
+        for _ in range(10):
+            await publish(here, SUBMISSIONS, "service", "short", "lives")
+        await end(here, "service", "short", days=8)
+        await sent(here)
+        await Retention(here).round()
+        assert {name for name, _ in await outbox(here)} == {"lives"}
+        assert await here.pool.fetchval("SELECT count(*) FROM ended_aggregates WHERE outbox_removed") == 2
+
+
+async def test_a_step_that_is_too_slow_delays_no_other(database: Any) -> None:
+    async with scheduler(database) as here:
+        await publish(here, SUBMISSIONS, "old")
+        await end(here, "old", days=30)
+        await here.pool.execute("UPDATE ended_aggregates SET outbox_removed = true")
+        await publish(here, SUBMISSIONS, "slow")
+        await end(here, "slow", days=8)
+        await sent(here)
+        holder = await asyncpg.connect(database.url("scheduler"))  # its transaction has no time limit
+        async with holder.transaction():
+            await holder.execute("SELECT FROM scheduler.outbox WHERE aggregate = 'slow' FOR UPDATE")
+            await Retention(here).round()
+        await holder.close()
+        assert await outbox(here) == [("slow", 1)]
+        assert await here.pool.fetch("SELECT aggregate FROM aggregate_versions") == [("slow",)]
 
 
 async def test_what_is_not_sent_stays_and_delays_no_other(database: Any, monkeypatch: pytest.MonkeyPatch) -> None:
