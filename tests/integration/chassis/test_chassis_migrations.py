@@ -104,6 +104,20 @@ async def test_two_instances_that_start_together_build_an_index_once(database: A
     assert await valid(database) is None
 
 
+async def test_an_index_that_waits_for_older_transactions_says_so(database: Any) -> None:
+    await applied(database, ONE)
+    told: list[str] = []
+    async with connected(database) as holder:
+        async with holder.transaction():
+            await holder.execute("INSERT INTO things VALUES (1, 'a')")
+            starting = asyncio.create_task(applied(database, ONE, INDEX, told=told))
+            await until(lambda: told)
+            assert told[0] == "the index by_name is built or removed, once every older transaction has ended"
+            assert not starting.done()
+        await starting
+    assert await valid(database) is True
+
+
 async def test_an_index_that_was_left_unfinished_is_built_again(database: Any) -> None:
     await applied(database, ONE)
     async with connected(database) as connection:

@@ -126,7 +126,7 @@ def _check_known(wanted: Sequence[Migration], applied: Mapping[tuple[str, int], 
 async def _apply(connection: asyncpg.Connection, migration: Migration, waits: Told) -> None:
     title = f"migration {migration.room}/{migration.name}"
     for change in migration.outside:
-        await _change(connection, change)
+        await _change(connection, change, waits)
 
     async def write() -> None:
         if not migration.outside:
@@ -139,20 +139,34 @@ async def _apply(connection: asyncpg.Connection, migration: Migration, waits: To
     _log.info("migration applied", room=migration.room, name=migration.name)
 
 
-async def _change(connection: asyncpg.Connection, change: IndexChange) -> None:
+async def _change(connection: asyncpg.Connection, change: IndexChange, waits: Told) -> None:
     """Build or remove one index while others write; what an interrupted build has left is removed first."""
-    valid = await connection.fetchval(_IS_VALID, change.name)
-    if change.dropped:
-        if valid is not None:
-            await connection.execute(change.sql)
-        return
-    if valid is False:
-        await connection.execute(f'DROP INDEX CONCURRENTLY "{change.name}"')
-    if not valid:
+    while True:
+        valid = await connection.fetchval(_IS_VALID, change.name)
         try:
-            await connection.execute(change.sql)
+            if valid is False or (valid and change.dropped):
+                await _visibly(connection, f'DROP INDEX CONCURRENTLY "{change.name}"', change.name, waits)
+            if not valid and not change.dropped:
+                await _visibly(connection, change.sql, change.name, waits)
         except asyncpg.UniqueViolationError as error:
             raise MigrationError(f"the index {change.name} cannot be unique: {error.detail or error}") from error
+        except asyncpg.DeadlockDetectedError:
+            await _pause(connection, f"the index {change.name}", waits)
+        else:
+            return
+
+
+async def _visibly(connection: asyncpg.Connection, sql: str, index: str, waits: Told) -> None:
+    """Run a statement that takes its time, because it waits for every older transaction, and tell so meanwhile."""
+    statement = asyncio.ensure_future(connection.execute(sql))
+    try:
+        while not statement.done():
+            await asyncio.wait({statement}, timeout=_LOCK_SECONDS)
+            if not statement.done():
+                waits(f"the index {index} is built or removed, once every older transaction has ended")
+    finally:
+        statement.cancel()
+    statement.result()
 
 
 async def _patiently(
