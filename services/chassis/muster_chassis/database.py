@@ -31,6 +31,17 @@ _ACQUIRE_SECONDS: Final = 60.0  # longer than any statement may take
 _RELEASE_SECONDS: Final = 10.0
 _RESOLVE_SECONDS: Final = 20.0
 _PAUSE: Final = 0.1
+_KEPT: Final = """
+SELECT CASE WHEN EXISTS (SELECT 1 FROM commits WHERE id = $1) THEN true WHEN NOT pg_is_in_recovery() THEN false END
+"""
+"""Whether the server has a commit. NULL: it follows another server, so it may still receive it."""
+_STANDBYS: Final = """
+SELECT count(*) FROM pg_stat_replication r
+WHERE usename IS NOT NULL AND state IS DISTINCT FROM 'backup' AND application_name <> ALL($1)
+  AND NOT EXISTS (SELECT 1 FROM pg_replication_slots s WHERE s.active_pid = r.pid AND s.slot_type = 'logical')
+"""
+_NO_STANDBYS: Final = ("pg_basebackup", "pg_receivewal")
+"""Names of programs that copy the log of a server and cannot take over from it."""
 
 PLANNER: Final = {
     "jit": "off",
@@ -272,19 +283,28 @@ class Database:
                 await self._confirm(unit.commit_id)
 
     async def _confirm(self, commit_id: str) -> None:
-        """Waits until the standby has what was committed. Raises OutcomeUnknown where it does not come in time."""
+        """Waits until the standby has what was committed. Raises OutcomeUnknown where it does not come in time.
+
+        Raises PostgresConnectionError where the server lacks the commit: a standby without it has taken over.
+        """
         try:
             async with asyncio.timeout(_RESOLVE_SECONDS):
                 while True:
+                    kept = None
                     with suppress(*PASSING, TimeoutError):
                         async with self.pool.acquire(timeout=5) as connection:
-                            if await standby.confirm(connection):
+                            # A connection is to one server, so the standby that has the second commit has the first.
+                            kept = await connection.fetchval(_KEPT, commit_id)
+                            if kept and await standby.confirm(connection):
                                 return
+                    if kept is False:
+                        break
                     await asyncio.sleep(_PAUSE)
         except TimeoutError as error:
             raise OutcomeUnknown(
                 f"commit {commit_id} is on this server, and no synchronous standby had it within {_RESOLVE_SECONDS} s"
             ) from error
+        raise asyncpg.PostgresConnectionError(f"a failover has lost commit {commit_id}")
 
     async def resolve(self, commit_id: str, backend: Backend, *, within: float = _RESOLVE_SECONDS) -> bool:
         """Whether the transaction with that commit row happened, asked once its backend is gone.
@@ -340,8 +360,8 @@ async def _check_server(connection: asyncpg.Connection) -> None:
     number = int(await connection.fetchval("SHOW server_version_num"))
     if number < _OLDEST:
         raise DatabaseError(f"the server is PostgreSQL {number // 10000}; 15 is the oldest that Muster works with")
-    standbys = await connection.fetchval("SELECT count(*) FROM pg_stat_replication WHERE usename IS NOT NULL")
-    if standbys and not await connection.fetchval("SHOW synchronous_standby_names"):
+    standbys = await connection.fetchval(_STANDBYS, _NO_STANDBYS)
+    if standbys and not await standby.is_named(connection):
         raise DatabaseError(
             f"the server has {standbys} standby(s) and synchronous_standby_names is empty: a failover would lose "
             "acknowledged work; name a synchronous standby"

@@ -186,6 +186,7 @@ class Relay:
         now = time.monotonic()
         if now >= self._compare_at:
             self._compare_at = now + _COMPARE
+            self._standby = await standby.is_named(connection)  # an operator may have changed it
             await self._lost(connection, self._acknowledged.compare(await self._ends()))
         if now < self._again_at:
             return False
@@ -244,6 +245,7 @@ class Relay:
         failover then lost them, consumers would have events of something that never happened.
         """
         if not self._standby:
+            self._bus.health.show("standby", "")
             return True
         confirmed = await standby.confirm(connection)
         if confirmed:
@@ -309,11 +311,12 @@ class Relay:
             # A stopped process or a disconnected machine must not keep the lock from other instances. A pass that takes
             # longer is sent again, under the same event ids.
             await connection.execute(f"SET idle_session_timeout = {int(_IDLE_SECONDS * 1000)}")
-            self._standby = bool(await connection.fetchval("SHOW synchronous_standby_names"))
+            self._standby = await standby.is_named(connection)
             if self._transactional_id is None:
                 await self._alone(connection)
             yield connection
         finally:
+            self._bus.health.show("standby", "")  # the instance that has the lane tells it from now on
             try:
                 if not connection.is_closed():
                     # InternalClientError: the end of the session has cut a statement short.

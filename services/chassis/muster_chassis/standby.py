@@ -35,6 +35,11 @@ def warnings(connection: AnyConnection) -> Iterator[list[str]]:
         connection.remove_log_listener(note)
 
 
+async def is_named(connection: AnyConnection) -> bool:
+    """Return whether commits wait for a synchronous standby."""
+    return bool(await connection.fetchval("SHOW synchronous_standby_names"))
+
+
 async def confirm(connection: AnyConnection) -> bool:
     """Return whether a standby has everything that was committed before this call.
 

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
+import asyncpg
 import pytest
 
 from muster.api.v1.dead_letters_pb2 import ResumeConsumerRequest, ResumeConsumerResponse
 from muster_chassis import database as database_module
+from muster_chassis import standby as standby_module
 from muster_chassis.database import Database, DatabaseError, OutcomeUnknown
 from muster_chassis.health import Health
 from muster_chassis.outbox import Relay
@@ -17,6 +19,7 @@ from muster_chassis.rpc import once
 from muster_chassis.sending import Offset
 from muster_chassis.topics import SUBMISSIONS
 from muster_chassis.unit import Unit
+from muster_stack.postgres import DATABASE
 from tests.support.pair import NAME, Pair, pair
 from tests.support.stations import asked, opened, station
 from tests.support.waiting import until
@@ -143,6 +146,22 @@ async def test_a_wait_that_an_operator_cancels_is_no_acknowledgement(standby: Pa
         await asyncio.to_thread(standby.start)
         await publishing
     await until(lambda: on_standby(standby, "cancelled"))
+
+
+async def test_a_commit_that_the_server_lacks_is_not_acknowledged(
+    standby: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail_over(_: Any) -> bool:
+        """A standby that has not received the commit takes over."""
+        lose = "SET synchronous_commit = local; DELETE FROM policy.commits"
+        await asyncio.to_thread(standby.primary.server._sql, DATABASE, lose)
+        return False
+
+    monkeypatch.setattr(standby_module, "confirm", fail_over)
+    async with opened(url(standby), **QUICK) as here:
+        standby.stop()
+        with pytest.raises(asyncpg.PostgresConnectionError, match="a failover has lost commit"):
+            await publish(here, "lost")
 
 
 class _Recording(Relay):
