@@ -36,6 +36,7 @@ Data = Annotated[
 ]
 
 _START_DEADLINE: Final = 180.0  # seconds, downloads included
+_USUAL_START: Final = 20.0  # seconds; a part that needs more has a reason that people want to read
 _POLL: Final = 0.1
 _MINUTE: Final = 60
 _HOUR: Final = 3600
@@ -140,18 +141,28 @@ def keeper_command(
 
 
 class _Progress:
-    """Says on stderr what has become ready, a line a part, while `muster up -d` waits."""
+    """Says on stderr what has become ready, a line a part, while `muster up -d` waits.
 
-    def __init__(self, layout: Layout) -> None:
-        self._begun = time.monotonic()
+    A part that is not ready after _USUAL_START seconds is named with its reason, and again when the reason changes.
+    """
+
+    def __init__(self, layout: Layout, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._begun = clock()
         self._ready: set[str] = set()
+        self._reasons: dict[str, str] = {}
         sys.stderr.write(f"starting a stack in {layout.root}; its log is {layout.log('keeper')}\n")
 
     def __call__(self, status: Mapping[str, Any]) -> None:
+        elapsed = self._clock() - self._begun
         for name, row in status["services"].items():
-            if row["state"] == "ready" and name not in self._ready:
-                self._ready.add(name)
-                sys.stderr.write(f"  {time.monotonic() - self._begun:5.1f} s  {name} is ready\n")
+            if row["state"] == "ready":
+                if name not in self._ready:
+                    self._ready.add(name)
+                    sys.stderr.write(f"  {elapsed:5.1f} s  {name} is ready\n")
+            elif elapsed >= _USUAL_START and (why := row.get("why")) and self._reasons.get(name) != why:
+                self._reasons[name] = why
+                sys.stderr.write(f"  {elapsed:5.1f} s  {name} waits: {why}\n")
 
 
 def start_detached(
