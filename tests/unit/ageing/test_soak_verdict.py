@@ -23,7 +23,9 @@ def _record(name: str, *moments: float) -> dict[str, Any]:
 def _history(layout: Layout, *records: dict[str, Any]) -> None:
     folder = layout.agent("alpha")
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "history.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    draft = folder / "draft"
+    draft.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    draft.replace(folder / "history.jsonl")  # as an agent that cuts it
 
 
 def _soak(layout: Layout) -> Soak:
