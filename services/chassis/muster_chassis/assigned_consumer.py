@@ -91,9 +91,5 @@ class AssignedConsumer(Consumer):
         )
         return {(row["topic"], row["partition"]): row["next_offset"] for row in rows}
 
-    async def _rewind(self, consumer: AIOKafkaConsumer, tp: TopicPartition) -> None:
-        stored = (await self._stored_offsets()).get((tp.topic, tp.partition))
-        if stored is None:
-            await consumer.seek_to_beginning(tp)
-        else:
-            consumer.seek(tp, stored)
+    async def _durable(self, consumer: AIOKafkaConsumer, tp: TopicPartition) -> int | None:
+        return (await self._stored_offsets()).get((tp.topic, tp.partition))

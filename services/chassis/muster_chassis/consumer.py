@@ -46,6 +46,13 @@ HOP = metrics.histogram(
     action="Slow: compare with muster_outbox_seconds of the producer; the rest is Kafka or this consumer.",
     labels=("topic",),
 )
+MISSED = metrics.counter(
+    "muster_records_missed_total",
+    unit="records",
+    meaning="Records that Kafka removed before this consumer read them, because it was away for longer than they live.",
+    action="Have the topic published again: muster dead-letters republish --topic T.",
+    labels=("topic",),
+)
 
 
 class Consumer(ABC):
@@ -206,8 +213,16 @@ class Consumer(ABC):
                 await self._rewind(consumer, tp)
 
     @abstractmethod
+    async def _durable(self, consumer: AIOKafkaConsumer, tp: TopicPartition) -> int | None:
+        """The offset that is kept for a partition; None where none is."""
+
     async def _rewind(self, consumer: AIOKafkaConsumer, tp: TopicPartition) -> None:
         """Goes back to the last durable offset of a partition of which nothing was handled since the start."""
+        at = await self._durable(consumer, tp)
+        if at is None:
+            await consumer.seek_to_beginning(tp)
+        else:
+            consumer.seek(tp, at)
 
     def _pause_stopped(self, consumer: AIOKafkaConsumer) -> None:
         assigned, paused = consumer.assignment(), consumer.paused()
@@ -238,11 +253,27 @@ class Consumer(ABC):
     ) -> Mapping[TopicPartition, Sequence[Any]]:
         """Return what was polled, without partitions whose extent is unknown. Those are read once it is known."""
         learnt = await self._partitions.learn(consumer)
-        self.intake.cut |= {(tp.topic, tp.partition) for tp, extent in learnt.items() if extent.first > 0}
+        cut = {tp: extent.first for tp, extent in learnt.items() if extent.first > 0}
+        self.intake.cut |= {(tp.topic, tp.partition) for tp in cut}
+        await self._tell_missed(consumer, cut)
         waiting = self._partitions.waiting
         for tp in polled.keys() & waiting:
             consumer.seek(tp, polled[tp][0].offset)
         return {tp: records for tp, records in polled.items() if tp not in waiting}
+
+    async def _tell_missed(self, consumer: AIOKafkaConsumer, firsts: Mapping[TopicPartition, int]) -> None:
+        """Tell of records that are gone and were not read. Kafka's client goes on behind them without a word."""
+        for tp, first in firsts.items():
+            at = await self._durable(consumer, tp)
+            if at is None or at >= first or self.intake.topics[tp.topic].compacted:
+                continue
+            MISSED.labels(tp.topic).inc(first - at)
+            _log.error(
+                "Kafka has removed records that were not read: publish the topic again (muster dead-letters republish)",
+                topic=tp.topic,
+                partition=tp.partition,
+                records=first - at,
+            )
 
     async def _note_read(self, consumer: AIOKafkaConsumer) -> None:
         """Marks what has been read to the end, after it was handled.

@@ -76,12 +76,9 @@ class GroupConsumer(Consumer):
         self._done.clear()
         self._forget_ends()
 
-    async def _rewind(self, consumer: AIOKafkaConsumer, tp: TopicPartition) -> None:
-        committed = await consumer.committed(tp)
-        if committed is None:
-            await consumer.seek_to_beginning(tp)
-        else:
-            consumer.seek(tp, committed)
+    async def _durable(self, consumer: AIOKafkaConsumer, tp: TopicPartition) -> int | None:
+        at: int | None = await consumer.committed(tp)
+        return at
 
 
 class _Handover(ConsumerRebalanceListener):

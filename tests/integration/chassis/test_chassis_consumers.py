@@ -15,7 +15,7 @@ from aiokafka.errors import LeaderNotAvailableError
 
 from muster.api.v1 import dead_letters_pb2 as pb
 from muster_chassis import consumer as consumer_module
-from muster_chassis import identity
+from muster_chassis import identity, metrics
 from muster_chassis.assigned_consumer import AssignedConsumer
 from muster_chassis.dead_letters import DeadLetters
 from muster_chassis.events import Event, Origin, Reject
@@ -26,6 +26,7 @@ from muster_stack.embedded import EmbeddedKafka
 from tests.support.calls import Call
 from tests.support.offline import without_leader
 from tests.support.records import poison, record
+from tests.support.removing import remove_records
 from tests.support.stations import DECODER, Journal, station
 from tests.support.waiting import eventually, until
 
@@ -149,6 +150,25 @@ async def test_a_partition_is_not_read_before_it_is_known_where_it_begins(
         silent.clear()
         await until(lambda: len(journal.handled) == 2)
         await asyncio.wait_for(consumer.caught_up.wait(), 20)
+
+
+@pytest.mark.parametrize("assigned", [True, False])
+async def test_records_that_were_removed_before_they_were_read_are_told(
+    database: Any, kafka: str, *, assigned: bool
+) -> None:
+    def missed() -> float:
+        return metrics.value(consumer_module.MISSED, topic=SUBMISSIONS.name)
+
+    async with station("submission", database.url("submission"), kafka) as here, _outsider(kafka) as producer:
+        await _write(producer, record("w1"))
+        journal, before = Journal(), missed()
+        consumer = here.consume(journal, assigned=assigned)
+        await until(lambda: journal.handled)
+        await consumer.stop()
+        await _write(producer, record("w2"), record("w3"))
+        await remove_records(SUBMISSIONS, bootstrap_servers=kafka)
+        here.consume(journal, assigned=assigned)
+        await until(lambda: missed() == before + 2)
 
 
 async def test_a_stopped_topic_is_read_until_it_stopped(database: Any, kafka: str) -> None:
