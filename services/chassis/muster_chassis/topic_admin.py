@@ -35,9 +35,10 @@ async def create_topics(broker: Broker, topics: Iterable[Topic], *, client: str)
     try:
         await admin.start()
         brokers = len(admin._client.cluster.brokers()) or 1  # noqa: SLF001 - there is no public API
-        there = await _create(admin, wanted, min(broker.replication, brokers), broker.retention)
+        replicas = min(broker.replication, brokers)
+        there = await _create(admin, wanted, replicas, broker.retention)
         if there:
-            await _correct(admin, there, broker.retention)
+            await _correct(admin, there, replicas, broker.retention)
     finally:
         await kafka.stop(admin)
 
@@ -60,9 +61,11 @@ async def _create(
     return there
 
 
-async def _correct(admin: AIOKafkaAdminClient, topics: Sequence[Topic], retention: timedelta) -> None:
+async def _correct(admin: AIOKafkaAdminClient, topics: Sequence[Topic], replicas: int, retention: timedelta) -> None:
     """Give topics the configuration of the catalogue, for the number of replicas that each topic has."""
-    wanted = await _wanted(admin, topics, retention)
+    present = await _replicas(admin, topics)
+    warn_of_few(present, replicas)
+    wanted = {topic.name: topic.config(present[topic.name], retention) for topic in topics if topic.name in present}
     changed = []
     for name, found in (await _configured(admin, list(wanted))).items():
         of_topic = {key: value for key, (value, source) in found.items() if source == _OF_THE_TOPIC}
@@ -79,20 +82,28 @@ async def _correct(admin: AIOKafkaAdminClient, topics: Sequence[Topic], retentio
             _judge(code, f"topic {name} cannot be configured: {message}")
 
 
-async def _wanted(
-    admin: AIOKafkaAdminClient, topics: Sequence[Topic], retention: timedelta
-) -> dict[str, dict[str, str]]:
-    """Return the configuration of each topic, by the replicas that it has.
-
-    With fewer replicas than `min.insync.replicas` a topic would accept no record.
-    """
+async def _replicas(admin: AIOKafkaAdminClient, topics: Sequence[Topic]) -> dict[str, int]:
+    """Return how many replicas each topic has: with fewer than `min.insync.replicas` it would accept no record."""
     described = await admin.describe_topics([topic.name for topic in topics])
-    replicas = {
+    return {
         found["topic"]: min(len(partition["replicas"]) for partition in found["partitions"])
         for found in described
         if found["error_code"] == 0 and found["partitions"]
     }
-    return {topic.name: topic.config(replicas[topic.name], retention) for topic in topics if topic.name in replicas}
+
+
+def warn_of_few(present: Mapping[str, int], replicas: int) -> None:
+    """Name the topics that have fewer replicas than new ones would get: Kafka adds none by itself.
+
+    This happens where a service started before all brokers did.
+    """
+    few = {topic: found for topic, found in sorted(present.items()) if found < replicas}
+    if few:
+        _log.warning(
+            "topics have fewer replicas than MUSTER_KAFKA_REPLICATION: add some with kafka-reassign-partitions.sh",
+            wanted=replicas,
+            topics=few,
+        )
 
 
 async def _configured(admin: AIOKafkaAdminClient, names: Sequence[str]) -> dict[str, dict[str, tuple[str, int]]]:
