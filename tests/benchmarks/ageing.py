@@ -90,10 +90,14 @@ WHERE c.relkind = 'r' AND n.nspname IN ('submission', 'policy', 'scheduler') ORD
 """
 _ARCHIVE: Final = "submission.archive"
 _LARGEST: Final = 24
+# What is still to be removed, as a negative number, because rows that were marked as done go as well.
+_EVENTS_LEFT: Final = (
+    "SELECT -count(*) FROM {}.ended_aggregates WHERE NOT outbox_removed AND at < now() - interval '7 days'"
+)
 _DONE: Final = {
     "archived": "SELECT count(*) FROM submission.archive",
-    "submission": "SELECT count(*) FROM submission.ended_aggregates WHERE outbox_removed",
-    "scheduler": "SELECT count(*) FROM scheduler.ended_aggregates WHERE outbox_removed",
+    "submission": _EVENTS_LEFT.format("submission"),
+    "scheduler": _EVENTS_LEFT.format("scheduler"),
 }
 _OLDEST: Final = """
 SELECT greatest(0, extract(epoch FROM now() - min(at)) - $1)::float8 FROM (

@@ -42,6 +42,8 @@ INSERT INTO requests (workload, generation, body, spec)
 SELECT ('00000000-0000-7000-8000-' || lpad(to_hex($1 + n), 12, '0'))::uuid, 1, t.request, $2
 FROM generate_series(0, $3::bigint - 1) n JOIN templates t ON t.k = n % (SELECT count(*) FROM templates)
 """
+_COLUMNS: Final = ("id", "project", "name", "phase", "desired", "generation", "attempt", "updated", "body")
+"""Columns of a workload's row that are written here; the others have a default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +202,7 @@ async def _write_running(connection: asyncpg.Connection, size: Size, spec: bytes
         assert workload.request is not None
         requests.append((workload.id, 1, workload_rows.of_request(workload.request), spec))
         replicas.append((*astuple(replica.holder), "current", workload_rows.of_replica(replica)))
-    await connection.copy_records_to_table("workloads", records=workloads)
+    await connection.copy_records_to_table("workloads", records=workloads, columns=_COLUMNS)
     await connection.copy_records_to_table("requests", records=requests)
     await connection.copy_records_to_table("replicas", records=replicas)
     return len(workloads) + 1
