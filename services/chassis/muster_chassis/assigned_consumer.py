@@ -6,7 +6,7 @@ The scheduler and its standby read with it: an offset is then durable exactly wh
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -91,5 +91,8 @@ class AssignedConsumer(Consumer):
         )
         return {(row["topic"], row["partition"]): row["next_offset"] for row in rows}
 
-    async def _durable(self, consumer: AIOKafkaConsumer, tp: TopicPartition) -> int | None:
-        return (await self._stored_offsets()).get((tp.topic, tp.partition))
+    async def _durable(
+        self, consumer: AIOKafkaConsumer, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int]:
+        stored = await self._stored_offsets()
+        return {tp: stored[tp.topic, tp.partition] for tp in partitions if (tp.topic, tp.partition) in stored}

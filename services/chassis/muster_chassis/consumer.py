@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -213,12 +213,14 @@ class Consumer(ABC):
                 await self._rewind(consumer, tp)
 
     @abstractmethod
-    async def _durable(self, consumer: AIOKafkaConsumer, tp: TopicPartition) -> int | None:
-        """The offset that is kept for a partition; None where none is."""
+    async def _durable(
+        self, consumer: AIOKafkaConsumer, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int]:
+        """The offsets that are kept for these partitions, without those that have none."""
 
     async def _rewind(self, consumer: AIOKafkaConsumer, tp: TopicPartition) -> None:
         """Goes back to the last durable offset of a partition of which nothing was handled since the start."""
-        at = await self._durable(consumer, tp)
+        at = (await self._durable(consumer, [tp])).get(tp)
         if at is None:
             await consumer.seek_to_beginning(tp)
         else:
@@ -263,16 +265,19 @@ class Consumer(ABC):
 
     async def _tell_missed(self, consumer: AIOKafkaConsumer, firsts: Mapping[TopicPartition, int]) -> None:
         """Tell of records that are gone and were not read. Kafka's client goes on behind them without a word."""
-        for tp, first in firsts.items():
-            at = await self._durable(consumer, tp)
-            if at is None or at >= first or self.intake.topics[tp.topic].compacted:
+        asked = [tp for tp in firsts if not self.intake.topics[tp.topic].compacted]
+        if not asked:
+            return
+        for tp, at in (await self._durable(consumer, asked)).items():
+            missed = firsts[tp] - at
+            if missed <= 0:
                 continue
-            MISSED.labels(tp.topic).inc(first - at)
+            MISSED.labels(tp.topic).inc(missed)
             _log.error(
                 "Kafka has removed records that were not read: publish the topic again (muster dead-letters republish)",
                 topic=tp.topic,
                 partition=tp.partition,
-                records=first - at,
+                records=missed,
             )
 
     async def _note_read(self, consumer: AIOKafkaConsumer) -> None:

@@ -7,6 +7,7 @@ which the inbox drops.
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -76,9 +77,11 @@ class GroupConsumer(Consumer):
         self._done.clear()
         self._forget_ends()
 
-    async def _durable(self, consumer: AIOKafkaConsumer, tp: TopicPartition) -> int | None:
-        at: int | None = await consumer.committed(tp)
-        return at
+    async def _durable(
+        self, consumer: AIOKafkaConsumer, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int]:
+        found = {tp: await consumer.committed(tp) for tp in partitions}
+        return {tp: at for tp, at in found.items() if at is not None}
 
 
 class _Handover(ConsumerRebalanceListener):

@@ -1,4 +1,4 @@
-"""What is said of topics that were made while fewer brokers ran."""
+"""The warning about topics that were created while fewer brokers ran."""
 
 from __future__ import annotations
 

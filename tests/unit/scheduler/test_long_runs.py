@@ -25,9 +25,9 @@ def run(fleet: Fleet, seconds: int) -> None:
     fleet.wait(seconds)
 
 
-def fault(fleet: Fleet) -> None:
-    """The node takes everything down; the workload starts again, if it may."""
-    fleet.report(1, ReplicaState.FAILED, failure=FailureClass.INFRASTRUCTURE)
+def fault(fleet: Fleet, failure: FailureClass = FailureClass.INFRASTRUCTURE) -> None:
+    """The fleet takes everything down; the workload starts again, if it may."""
+    fleet.report(1, ReplicaState.FAILED, failure=failure)
     fleet.gone(1)
     fleet.wait(_PAUSE)
 
@@ -57,9 +57,7 @@ def test_faults_after_short_runs_end_a_training(seconds: int) -> None:
 def failed_start(fleet: Fleet) -> None:
     """The start deadline passes; the workload starts again, if it may."""
     fleet.wait(START_WINDOW // SECOND + 1)
-    fleet.report(1, ReplicaState.FAILED, failure=FailureClass.START)
-    fleet.gone(1)
-    fleet.wait(_PAUSE)
+    fault(fleet, FailureClass.START)
 
 
 def test_a_workload_that_never_ran_ends_with_the_first_start_that_takes_too_long() -> None:
