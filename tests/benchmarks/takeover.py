@@ -43,6 +43,7 @@ from muster_chassis.migrations import of_package
 from muster_chassis.migrations.apply import migrate
 from muster_chassis.topic_admin import create_topics
 from muster_chassis.topics import DECISIONS, FIXED, assignments, reports
+from muster_cluster_agent.adapters.local.support import LOCAL
 from muster_cluster_agent.handlers.agent import Agent
 from muster_cluster_agent.stream import Assignments
 from muster_scheduler.adapters import encoding
@@ -256,7 +257,7 @@ async def _agent_start(bench: Bench) -> float:
         """An epoch is kept on the disk: once, here nowhere."""
 
     bus = SimpleNamespace(broker=Broker(bench.bootstrap), health=Health())
-    loop = Assignments(cast("Any", bus), "c0", agent, backend, told, keep, verifier())
+    loop = Assignments(cast("Any", bus), "c0", agent, backend, told, keep, verifier(), LOCAL)
     agent.caught_up = caught_up.set  # type: ignore[method-assign]
     began = time.monotonic()
     reading = asyncio.ensure_future(loop._follow(SimpleNamespace(reset=lambda: None)))  # type: ignore[arg-type]

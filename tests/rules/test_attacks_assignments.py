@@ -15,6 +15,7 @@ import pytest
 from muster_chassis.health import Health
 from muster_chassis.signatures import RecordVerifier
 from muster_chassis.topics import assignments
+from muster_cluster_agent.adapters.local.support import LOCAL
 from muster_cluster_agent.domain.model import Assignment, Release
 from muster_cluster_agent.handlers.agent import Agent, Taken
 from muster_cluster_agent.ports import DeadLetter
@@ -79,7 +80,7 @@ def _loop() -> tuple[Assignments, Obeying, Told]:
         return
 
     bus = cast("Any", SimpleNamespace(health=Health(grace=0.0)))
-    return Assignments(bus, "alpha", agent, backend, told, keep, identities.verifier()), agent, told
+    return Assignments(bus, "alpha", agent, backend, told, keep, identities.verifier(), LOCAL), agent, told
 
 
 async def _obeyed(forge: Forge, folder: Path) -> tuple[Obeying, Told]:

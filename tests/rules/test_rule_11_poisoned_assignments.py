@@ -29,6 +29,7 @@ from muster_chassis.topic_admin import create_topics
 from muster_chassis.topics import assignments
 from muster_cluster_agent import stream
 from muster_cluster_agent.adapters.local.state import StateFolder
+from muster_cluster_agent.adapters.local.support import LOCAL
 from muster_cluster_agent.app import kept_epoch
 from muster_cluster_agent.handlers.agent import Agent
 from muster_cluster_agent.ports import DeadLetter
@@ -189,7 +190,9 @@ async def _read(*records: tuple[str, bytes | None, list[Header]]) -> tuple[Agent
         return None
 
     agent = Agent(backend, told, "me", epoch=3)
-    loop = Assignments(cast("Any", SimpleNamespace(health=health)), "west", agent, backend, told, keep, verifier())
+    loop = Assignments(
+        cast("Any", SimpleNamespace(health=health)), "west", agent, backend, told, keep, verifier(), LOCAL
+    )
     agent.caught_up()
     for offset, (key, value, headers) in enumerate(records):
         record = SimpleNamespace(

@@ -73,7 +73,9 @@ async def running(
 def assignment(number: int, command: str = "true", *, attempt: int = 0, epoch: int = 1) -> Assignment:
     """One worker on n-0."""
     run = Run("worker", 0, 1, "n-0")
-    revision = Revision(1, attempt, Pattern.SINGLE, Template(command=command), (run,), ignored=("image",))
+    revision = Revision(
+        1, attempt, Pattern.SINGLE, Template(command=command), (run,), without_effect="image had no effect"
+    )
     return Assignment(workload_id(number), epoch, "me", 1, (revision,), grace=1.0)
 
 

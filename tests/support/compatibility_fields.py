@@ -13,7 +13,7 @@ from typing import Final
 
 import yaml
 
-from muster_cluster_agent.adapters.local.support import HONOURED, IGNORED, REFUSED
+from muster_cluster_agent.adapters.local.support import LOCAL
 from muster_language import Kind, Row, catalogue
 from muster_language.schemas.shape import COLOSSAL_KIND
 from tests.support.tables import LETTERS, in_policies, in_yaml, on_rest, table
@@ -118,7 +118,7 @@ def tests_of(row: Row) -> str:
     letters = ["T", "K", "X" if row.sensitive else "M" if row.name == "mpi" else "Y"]
     letters += ["R"] if row.rest or row.rest_also else []
     letters += ["P"] if row.policy or any(member.policy for member in row.inside) else []
-    letters += ["L"] if row.name in REFUSED | IGNORED | _SECRETS else []
+    letters += ["L"] if row.name in LOCAL.refused | LOCAL.ignored | _SECRETS else []
     letters += [OWN[row.name]] if row.name in OWN else []
     seen = _examples(row)
     return " ".join([*letters, *([f"S ({', '.join(seen)})"] if seen else [])])
@@ -140,13 +140,13 @@ def _used() -> dict[str, set[str]]:
 def _local(row: Row) -> str:
     if row.refused:
         return ""
-    if row.name in REFUSED:
+    if row.name in LOCAL.refused:
         return "such a workload waits there, with the reason"
-    if row.name in IGNORED:
+    if row.name in LOCAL.ignored:
         return "without effect, and said so"
     if row.name in _SECRETS:
         return "honoured; a value that names a Secret waits there, with the reason"
-    return "honoured" if row.name in HONOURED else "no matter of a back end"
+    return "honoured" if row.name in LOCAL.honoured else "no matter of a back end"
 
 
 _SECRETS: Final = frozenset({"environment", "notebook_token"})

@@ -16,6 +16,7 @@ from muster_chassis.signatures import RecordVerifier
 from muster_cluster_agent.adapters.identity import FolderIdentity
 from muster_cluster_agent.adapters.local.backend import LocalBackend
 from muster_cluster_agent.adapters.local.state import StateFolder
+from muster_cluster_agent.adapters.local.support import LOCAL
 from muster_cluster_agent.adapters.reports import KafkaReporter
 from muster_cluster_agent.handlers.agent import Agent
 from muster_cluster_agent.handlers.folders import FolderKeeper
@@ -55,7 +56,7 @@ async def compose(runtime: Runtime, settings: AgentSettings) -> None:
     async def keep_epoch(epoch: int) -> None:
         await asyncio.to_thread(state.keep_number, "epoch", epoch)
 
-    assignments = Assignments(bus, cluster, agent, backend, reporter, keep_epoch, verifier)
+    assignments = Assignments(bus, cluster, agent, backend, reporter, keep_epoch, verifier, LOCAL)
     await bus.open()
     runtime.eternal("bus", bus.watch)
     runtime.eternal("reports", reporter.run)

@@ -90,13 +90,13 @@ class Backend(Protocol):
 class StatusReport:
     """A replica changed.
 
-    endpoints: the workload's own. ignored: fields of the spec that have no effect here. folders: where its run works,
-    and what outlives it.
+    endpoints: the workload's own. without_effect: a sentence about fields of the spec that have none here. folders:
+    where its run works, and what outlives it.
     """
 
     status: Status
     endpoints: tuple[str, ...] = ()
-    ignored: tuple[str, ...] = ()
+    without_effect: str = ""
     log_tail: bytes = b""
     traceparent: str | None = None
     folders: tuple[str, ...] = ()

@@ -18,6 +18,7 @@ from muster_chassis.bus import Bus, BusLost
 from muster_chassis.numbers import LARGEST_LEAP, epoch_after
 from muster_chassis.signatures import BadSignature, RecordVerifier
 from muster_cluster_agent.adapters import decode
+from muster_cluster_agent.adapters.support import Support
 from muster_cluster_agent.domain.actions import Refuse
 from muster_cluster_agent.domain.model import Assignment, Release
 from muster_cluster_agent.errors import BadRecord
@@ -42,7 +43,10 @@ _log = logs.get(__name__)
 
 
 class Assignments:
-    """The consumer of one cluster's assignments. keep_epoch: awaited when the highest epoch has grown."""
+    """The consumer of one cluster's assignments.
+
+    keep_epoch: awaited when the highest epoch has grown. support: what the back end does with each field.
+    """
 
     def __init__(
         self,
@@ -53,7 +57,9 @@ class Assignments:
         reporter: Reporter,
         keep_epoch: Callable[[int], Awaitable[None]],
         verifier: RecordVerifier,
+        support: Support,
     ) -> None:
+        self._support = support
         self._verifier = verifier
         self._bus = bus
         self._cluster = cluster
@@ -176,7 +182,9 @@ class Assignments:
                 raise BadRecord(f"the key {key[:80]!r} is no workload id")
             self._verify(record, headers)
             value = (
-                decode.release(key, headers) if record.value is None else decode.assignment(key, record.value, devices)
+                decode.release(key, headers)
+                if record.value is None
+                else decode.assignment(key, record.value, devices, self._support)
             )
             self._check_epoch(value)
         except BadRecord as bad:

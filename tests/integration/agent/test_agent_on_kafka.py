@@ -46,7 +46,7 @@ async def test_a_training_runs_from_its_assignment_to_an_empty_folder(bus: Sched
     workload = workload_id(1)
     await bus.assign(training(1, command, runs=[run], image="ubuntu"))
     ready = await bus.state(workload, READY)
-    assert [condition.type for condition in ready.conditions] == ["ImageAndVolumesIgnored", "WorkingFolder"]
+    assert [condition.type for condition in ready.conditions] == ["FieldsIgnored", "WorkingFolder"]
     done = await bus.state(workload, SUCCEEDED)
     assert done.status.exit_code == 0
     gone = await bus.state(workload, GONE)

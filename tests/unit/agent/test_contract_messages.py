@@ -12,6 +12,7 @@ from muster.fleet.v1 import fleet_pb2
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from muster_cluster_agent.adapters import decode
+from muster_cluster_agent.adapters.local.support import LOCAL
 from muster_cluster_agent.adapters.records import Records
 from muster_cluster_agent.domain.actions import Refuse
 from muster_cluster_agent.domain.budgets import Limits
@@ -78,7 +79,7 @@ def test_an_assignment_says_how_its_replicas_belong_together(kind: str) -> None:
         spec["framework"] = framework
     if pattern is Pattern.TRIALS:
         spec["completions"] = 2
-    made = decode.assignment(ID, message(**spec).SerializeToString(), {})
+    made = decode.assignment(ID, message(**spec).SerializeToString(), {}, LOCAL)
     assert made.newest.pattern is pattern
     assert made.newest.launched == (kind == "colossalai")
     assert (made.epoch, made.instance, made.newest.key, made.grace, made.start_deadline) == (5, "me", (3, 4), 300, 1000)
@@ -88,11 +89,11 @@ def test_an_assignment_says_how_its_replicas_belong_together(kind: str) -> None:
 def test_an_assignment_says_whether_the_rest_of_an_ended_gang_is_stopped_at_once(policy: str, *, cleaned: bool) -> None:
     said = workload_pb2.CleanPodPolicy.Value(f"CLEAN_POD_POLICY_{policy}")
     spec = message(kind=options_pb2.KIND_DISTRIBUTED, clean_pod_policy=said)
-    assert decode.assignment(ID, spec.SerializeToString(), {}).newest.cleaned is cleaned
+    assert decode.assignment(ID, spec.SerializeToString(), {}, LOCAL).newest.cleaned is cleaned
 
 
 def test_devices_come_out_under_the_names_of_the_inventory() -> None:
-    made = decode.assignment(ID, message().SerializeToString(), {decode.uuid_bytes(GPU): GPU})
+    made = decode.assignment(ID, message().SerializeToString(), {decode.uuid_bytes(GPU): GPU}, LOCAL)
     assert made.newest.runs[0].shares == (
         (
             Share(GPU, portion_milli=500),
@@ -129,12 +130,13 @@ def test_a_spec_becomes_a_template() -> None:
         memory="1Gi",
         memory_limit="2Gi",
     )
-    newest = decode.assignment(ID, spec.SerializeToString(), {}).newest
+    newest = decode.assignment(ID, spec.SerializeToString(), {}, LOCAL).newest
     assert newest.template.env == (("A", "1"),)
     assert newest.template.ports == (80,)
     assert newest.template.probe == Probe("/x", 0, 2.0, 0.0, 3.0, 4, 5, tls=True, host="h")
     assert newest.template.limits == Limits(cpu=500, memory=1 << 30, memory_limit=2 << 30)
-    assert (newest.ignored, newest.cleaned) == (("image",), False)
+    assert newest.without_effect == "the local back end runs commands on the machine itself: image had no effect"
+    assert not newest.cleaned
     assert newest.master is not None
     assert newest.master.command == "other"
 
@@ -151,7 +153,7 @@ def test_a_spec_becomes_a_template() -> None:
 )
 def test_a_record_that_is_no_assignment_is_bad_and_says_whose_it_is(value: bytes, said: str) -> None:
     with pytest.raises(BadRecord, match=said) as raised:
-        decode.assignment(ID, value, {})
+        decode.assignment(ID, value, {}, LOCAL)
     assert raised.value.workload_id == ID
 
 
@@ -194,7 +196,7 @@ STATUS = Status(
 
 
 def test_a_status_is_told_whole() -> None:
-    sent = told(StatusReport(STATUS, ("http://svc",), ("image",), b"last\xff words"))
+    sent = told(StatusReport(STATUS, ("http://svc",), "image had no effect", b"last\xff words"))
     assert isinstance(sent, agent_pb2.ReplicaStatusChanged)
     status = sent.status
     assert (sent.workload_id, sent.generation, sent.attempt, list(sent.endpoints)) == (ID, 3, 4, ["http://svc"])
@@ -202,7 +204,7 @@ def test_a_status_is_told_whole() -> None:
     assert (status.exit_code, status.gone_evidence, status.started_at.nanos) == (137, "no-process", 500_000_000)
     assert "\0" not in status.message
     assert status.log_tail.startswith("last")
-    assert [condition.type for condition in sent.conditions] == ["ImageAndVolumesIgnored"]
+    assert [(each.type, each.reason.message) for each in sent.conditions] == [("FieldsIgnored", "image had no effect")]
     assert not told(StatusReport(STATUS)).conditions
 
 

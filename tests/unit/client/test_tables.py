@@ -34,7 +34,7 @@ def workload() -> workload_pb2.Workload:
     made.phase = workload_pb2.PHASE_INITIALIZING
     made.spec.kind = options_pb2.KIND_DISTRIBUTED
     made.replicas.add(role="worker", index=9999, state="READY", node=OTHER, devices=[f"GPU-{ID}"] * 8)
-    made.conditions.add(type="ImageAndVolumesIgnored", status=True, reason={"message": "image had no effect " * 9})
+    made.conditions.add(type="FieldsIgnored", status=True, reason={"message": "image had no effect " * 9})
     attempt = made.attempts.add(number=10**6, cluster=CLUSTER, cause={"message": "because " * 30})
     for moment in (attempt.placed_at, attempt.running_at, attempt.ended_at):
         moment.FromDatetime(NOW)

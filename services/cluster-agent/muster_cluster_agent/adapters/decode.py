@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from muster.fleet.v1 import fleet_pb2
 from muster_chassis.numbers import LARGEST_EPOCH, LARGEST_RUN, number
 from muster_cluster_agent.adapters import specs
-from muster_cluster_agent.adapters.local.support import ignored_by
+from muster_cluster_agent.adapters.support import Support
 from muster_cluster_agent.domain.model import (
     Assignment,
     Release,
@@ -72,8 +72,11 @@ def release(workload_id: str, headers: Mapping[str, bytes]) -> Release:
         raise BadRecord(f"a tombstone needs generation, attempt and epoch as numbers: {error}", workload_id) from error
 
 
-def assignment(workload_id: str, value: bytes, devices: Mapping[bytes, str]) -> Assignment:
-    """An assignment, from its bytes. `devices`: the names of this cluster's devices by their bytes."""
+def assignment(workload_id: str, value: bytes, devices: Mapping[bytes, str], support: Support) -> Assignment:
+    """An assignment, from its bytes.
+
+    devices: the names of this cluster's devices by their bytes. support: what the back end does with each field.
+    """
     if len(value) > _LARGEST:
         raise BadRecord(f"the record has {len(value)} bytes; an assignment has at most {_LARGEST}", workload_id)
     try:
@@ -86,18 +89,18 @@ def assignment(workload_id: str, value: bytes, devices: Mapping[bytes, str]) -> 
         raise BadRecord("an assignment needs a revision", workload_id)
     newest = message.revisions[-1]
     try:
-        return _assignment(message, devices)
+        return _assignment(message, devices, support)
     except ValueError as error:
         raise BadRecord(str(error), workload_id, newest.generation, newest.attempt) from error
 
 
-def _assignment(message: fleet_pb2.Assignment, devices: Mapping[bytes, str]) -> Assignment:
+def _assignment(message: fleet_pb2.Assignment, devices: Mapping[bytes, str], support: Support) -> Assignment:
     return Assignment(
         workload_id=message.workload_id,
         epoch=message.epoch,
         instance=message.agent_instance,
         revision=message.revision,
-        revisions=tuple(_revision(one, devices) for one in message.revisions),
+        revisions=tuple(_revision(one, devices, support) for one in message.revisions),
         project=message.project,
         name=message.name,
         grace=min(_LONGEST_GRACE, float(message.grace_seconds)),
@@ -106,7 +109,7 @@ def _assignment(message: fleet_pb2.Assignment, devices: Mapping[bytes, str]) -> 
     )
 
 
-def _revision(message: fleet_pb2.Revision, devices: Mapping[bytes, str]) -> Revision:
+def _revision(message: fleet_pb2.Revision, devices: Mapping[bytes, str], support: Support) -> Revision:
     spec = message.spec
     return Revision(
         generation=message.generation,
@@ -119,7 +122,7 @@ def _revision(message: fleet_pb2.Revision, devices: Mapping[bytes, str]) -> Revi
         processes=spec.processes,
         launched=specs.launched(spec),
         cleaned=spec.clean_pod_policy in specs.CLEANED,
-        ignored=ignored_by(spec),
+        without_effect=support.without_effect(spec),
         least=message.least,
         most=message.most,
     )

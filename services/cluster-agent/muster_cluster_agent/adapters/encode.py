@@ -101,9 +101,8 @@ def replica_status(status: Status, log_tail: bytes = b"") -> fleet_pb2.ReplicaSt
 
 def _conditions(report: StatusReport, since: Timestamp) -> list[workload_pb2.Condition]:
     found = []
-    if report.ignored:
-        text = f"the local back end runs commands on the machine itself: {', '.join(report.ignored)} had no effect"
-        found.append(("ImageAndVolumesIgnored", _IGNORED, text))
+    if report.without_effect:
+        found.append(("FieldsIgnored", _IGNORED, report.without_effect))
     if report.folders:
         text = f"this run works in {report.folders[0]}; {report.folders[1]} stays for later runs (MUSTER_WORKLOAD_DIR)"
         found.append(("WorkingFolder", _WORKING, text))

@@ -10,12 +10,12 @@ from typing import Final
 
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
-from muster_cluster_agent.adapters.local.support import SECRET
 from muster_cluster_agent.domain.budgets import Limits
 from muster_cluster_agent.domain.model import Pattern, Probe, Template
 from muster_kernel.quantities import parse_bytes, parse_milli_cpu
 
 _TOKEN: Final = "JUPYTER_TOKEN"  # noqa: S105  what Jupyter reads its token from
+_SECRET: Final = "SECRET:"  # noqa: S105  how a value names a Secret
 CLEANED: Final = frozenset({workload_pb2.CLEAN_POD_POLICY_ALL, workload_pb2.CLEAN_POD_POLICY_RUNNING})
 LAUNCHED: Final = frozenset({workload_pb2.FRAMEWORK_MPI, workload_pb2.FRAMEWORK_COLOSSALAI})
 
@@ -46,7 +46,7 @@ def template(spec: workload_pb2.WorkloadSpec) -> Template:
     return Template(
         command=spec.command,
         args=spec.args,
-        env=tuple((name, value) for name, value in said if not value.startswith(SECRET)),
+        env=tuple((name, value) for name, value in said if not value.startswith(_SECRET)),
         working_dir=spec.working_dir,
         ports=tuple(dict.fromkeys(port.container for port in spec.ports if not port.deleted and port.container)),
         probe=_probe(spec.readiness_probe) if spec.HasField("readiness_probe") else None,

@@ -107,7 +107,7 @@ class Revision:
     launched: bool = False  # a launcher starts torchrun on the workers (ColossalAI)
     # Whoever still runs when the deciding replica has succeeded is stopped at once (cleanPodPolicy All and Running).
     cleaned: bool = False
-    ignored: tuple[str, ...] = ()  # fields that the spec sets and the back end does not look at
+    without_effect: str = ""  # a sentence about what the spec sets and has no effect here
     # Elastic: the workers that it needs (the ones with the lowest indices), and to how many it may grow; 0: it is not.
     least: int = 0
     most: int = 0

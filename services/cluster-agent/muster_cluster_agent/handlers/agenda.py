@@ -42,9 +42,9 @@ class Case:
         self.denied.clear()
 
     @property
-    def ignored(self) -> tuple[str, ...]:
-        """Fields of its spec that have no effect here."""
-        return self.desired.newest.ignored if isinstance(self.desired, Assignment) else ()
+    def without_effect(self) -> str:
+        """What its spec sets and has no effect here, as a sentence; empty where everything has."""
+        return self.desired.newest.without_effect if isinstance(self.desired, Assignment) else ""
 
 
 class Agenda:

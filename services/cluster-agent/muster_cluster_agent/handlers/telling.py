@@ -105,7 +105,7 @@ class Telling:
                     StatusReport(
                         one,
                         endpoints=replica.service if one.state is State.READY else (),
-                        ignored=case.ignored if one.state is State.READY else (),
+                        without_effect=case.without_effect if one.state is State.READY else "",
                         folders=replica.folders if one.state is State.READY else (),
                         log_tail=tail if one.state is State.FAILED else b"",
                         traceparent=case.traceparent,

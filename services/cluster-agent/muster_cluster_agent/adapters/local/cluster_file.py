@@ -18,7 +18,7 @@ import yaml
 
 from muster_cluster_agent.adapters.local import access, values
 from muster_cluster_agent.adapters.local.access import NOTHING, Access
-from muster_cluster_agent.adapters.local.support import IGNORED_FIELDS, REFUSED_FIELDS
+from muster_cluster_agent.adapters.local.support import LOCAL
 from muster_cluster_agent.domain.budgets import RESERVE, Defaults, processes_of
 from muster_cluster_agent.domain.fleet import Device, Foreign, Identity, Mig, NodeState, Profile, Taint
 from muster_cluster_agent.domain.model import Slice
@@ -206,8 +206,8 @@ def _profile(reader: _Reader, raw: Any) -> Profile:
         memory_requests=reader.get(source, "memory_requests", "profile", values.flag, True),
         memory_isolation=reader.get(source, "memory_isolation", "profile", values.flag, False),
         mig=reader.get(source, "mig", "profile", values.member(Mig), Mig.NONE),
-        ignored_fields=IGNORED_FIELDS,
-        refused_fields=REFUSED_FIELDS,
+        ignored_fields=LOCAL.ignored_words,
+        refused_fields=LOCAL.refused_words,
         service_types=("local",),
     )
 
