@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
-from muster_cluster_agent.adapters.local import values
+from muster_cluster_agent.adapters import values
 from muster_cluster_agent.domain.confinement import Root, overlaps
 
 KEYS: Final = frozenset({"roots", "uids", "confinement"})

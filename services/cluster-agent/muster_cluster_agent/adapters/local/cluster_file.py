@@ -10,22 +10,20 @@ from __future__ import annotations
 import os
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-import yaml
-
-from muster_cluster_agent.adapters.local import access, values
+from muster_cluster_agent.adapters import values
+from muster_cluster_agent.adapters.file_reader import Reader, load
+from muster_cluster_agent.adapters.local import access
 from muster_cluster_agent.adapters.local.access import NOTHING, Access
 from muster_cluster_agent.adapters.local.support import LOCAL
 from muster_cluster_agent.domain.budgets import RESERVE, Defaults, processes_of
 from muster_cluster_agent.domain.fleet import Device, Foreign, Identity, Mig, NodeState, Profile, Taint
 from muster_cluster_agent.domain.model import Slice
 from muster_cluster_agent.errors import ClusterFileError
-from muster_kernel.numbers import bound_yaml
 
-_Loader: Final = bound_yaml(yaml.SafeLoader)
 DEFAULT_POOL: Final = "default"
 _DERIVED: Final = uuid.UUID("6d757374-6572-5000-8000-64657669636e")
 _LEAST_DEAD_MAN: Final = 1.0
@@ -46,8 +44,6 @@ _BUDGETS: Final = frozenset({"memory", "processes", "disk", "disk_reserve"})
 _LEAST_MEMORY: Final = 16 << 20  # less does not hold an interpreter
 _LEAST_PROCESSES: Final = 16
 _STATES: Final = ("READY", "CORDONED", "DRAINING", "OUT_OF_SERVICE")
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,54 +87,15 @@ class ClusterFile:
 
 def parse(text: str, *, where: str) -> ClusterFile:
     """The file's content. Raises ClusterFileError with every error that was found; `where` names the file in them."""
-    try:
-        document = yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: 2027-13-45, or 1,000 digits
-        raise ClusterFileError(f"{where} is not valid YAML: {error}") from error
-    reader = _Reader()
+    document = load(text, where=where)
+    reader = Reader()
     result = _cluster(reader, document)
     if reader.errors or result is None:
         raise ClusterFileError("\n".join(f"{where}: {error}" for error in reader.errors))
     return result
 
 
-class _Reader:
-    """Gathers errors, so that the file's author sees all of them at once."""
-
-    def __init__(self) -> None:
-        self.errors: list[str] = []
-
-    def mapping(self, value: Any, path: str, allowed: frozenset[str]) -> Mapping[str, Any]:
-        if not isinstance(value, dict):
-            self.errors.append(f"{path}: expected names with values, not {value!r}")
-            return {}
-        self.errors.extend(
-            f"{path}.{key}: not known here; allowed are {', '.join(sorted(allowed))}"
-            for key in value
-            if key not in allowed
-        )
-        return value
-
-    def items(self, value: Any, path: str) -> list[Any]:
-        if value is None:
-            return []
-        if not isinstance(value, list):
-            self.errors.append(f"{path}: expected a list, not {value!r}")
-            return []
-        return value
-
-    def get(self, source: Mapping[str, Any], key: str, path: str, convert: Callable[[Any], T], default: T) -> T:
-        """The converted value, or the default where it is left out or wrong (which is then an error)."""
-        if source.get(key) is None:
-            return default
-        try:
-            return convert(source[key])
-        except (ValueError, TypeError, KeyError) as error:
-            self.errors.append(f"{path}.{key}: {error}")
-            return default
-
-
-def _cluster(reader: _Reader, document: Any) -> ClusterFile | None:
+def _cluster(reader: Reader, document: Any) -> ClusterFile | None:
     top = reader.mapping(document, "file", _TOP)
     name = reader.get(top, "cluster", "file", values.text, "")
     if not name:
@@ -167,7 +124,7 @@ def _cluster(reader: _Reader, document: Any) -> ClusterFile | None:
     )
 
 
-def _budgets(reader: _Reader, raw: Any) -> Defaults:
+def _budgets(reader: Reader, raw: Any) -> Defaults:
     """What a replica may use at most where its workload does not say it."""
     source = reader.mapping(raw, "budgets", _BUDGETS)
     found = Defaults(
@@ -183,7 +140,7 @@ def _budgets(reader: _Reader, raw: Any) -> Defaults:
     return found
 
 
-def _check_nodes(reader: _Reader, nodes: list[DeclaredNode], foreign: Mapping[str, Foreign]) -> None:
+def _check_nodes(reader: Reader, nodes: list[DeclaredNode], foreign: Mapping[str, Foreign]) -> None:
     if not nodes:
         reader.errors.append("file.nodes: at least one node is required")
     names = [node.name for node in nodes]
@@ -197,7 +154,7 @@ def _twice(names: Iterable[str]) -> list[str]:
     return sorted(name for name, times in Counter(names).items() if times > 1)
 
 
-def _profile(reader: _Reader, raw: Any) -> Profile:
+def _profile(reader: Reader, raw: Any) -> Profile:
     source = reader.mapping(raw, "profile", _PROFILE)
     return Profile(
         backend="local",
@@ -212,7 +169,7 @@ def _profile(reader: _Reader, raw: Any) -> Profile:
     )
 
 
-def _foreign(reader: _Reader, raw: Any) -> dict[str, Foreign]:
+def _foreign(reader: Reader, raw: Any) -> dict[str, Foreign]:
     held = {}
     for index, item in enumerate(reader.items(raw, "foreign")):
         path = f"foreign[{index}]"
@@ -228,7 +185,7 @@ def _foreign(reader: _Reader, raw: Any) -> dict[str, Foreign]:
 
 
 def _node(
-    reader: _Reader, raw: Any, path: str, cluster: str, pool_label: str, foreign: Mapping[str, Foreign]
+    reader: Reader, raw: Any, path: str, cluster: str, pool_label: str, foreign: Mapping[str, Foreign]
 ) -> DeclaredNode:
     source = reader.mapping(raw, path, _NODE)
     name = reader.get(source, "name", path, values.text, "")
@@ -260,7 +217,7 @@ def _node(
     )
 
 
-def _window(reader: _Reader, raw: Any, path: str) -> tuple[float, float]:
+def _window(reader: Reader, raw: Any, path: str) -> tuple[float, float]:
     """When the node has to be empty, from and to."""
     source = reader.mapping(raw, path, frozenset({"from", "to"}))
     start, end = (reader.get(source, key, path, values.moment, 0.0) for key in ("from", "to"))
@@ -269,7 +226,7 @@ def _window(reader: _Reader, raw: Any, path: str) -> tuple[float, float]:
     return start, end
 
 
-def _resources(reader: _Reader, source: Mapping[str, Any], path: str) -> tuple[tuple[str, int], ...]:
+def _resources(reader: Reader, source: Mapping[str, Any], path: str) -> tuple[tuple[str, int], ...]:
     """Resources beside CPU, memory and GPUs, by name: a number, or a quantity such as 100Gi."""
     given = source.get("resources") or {}
     if not isinstance(given, dict):
@@ -279,7 +236,7 @@ def _resources(reader: _Reader, source: Mapping[str, Any], path: str) -> tuple[t
     return tuple(sorted((str(name), reader.get(given, name, where, values.amount, 0)) for name in given))
 
 
-def _taint(reader: _Reader, raw: Any, path: str) -> Taint:
+def _taint(reader: Reader, raw: Any, path: str) -> Taint:
     source = reader.mapping(raw, path, frozenset({"key", "value", "effect"}))
     return Taint(
         key=reader.get(source, "key", path, values.text, ""),
@@ -290,7 +247,7 @@ def _taint(reader: _Reader, raw: Any, path: str) -> Taint:
     )
 
 
-def _devices(reader: _Reader, raw: Any, path: str, seed: str) -> tuple[Device, ...]:
+def _devices(reader: Reader, raw: Any, path: str, seed: str) -> tuple[Device, ...]:
     if isinstance(raw, dict):
         source = reader.mapping(raw, path, _COUNTED)
         model = reader.get(source, "model", path, values.text, "")
@@ -307,7 +264,7 @@ def derived_uuid(seed: str) -> str:
     return f"GPU-{uuid.uuid5(_DERIVED, seed)}"
 
 
-def _device(reader: _Reader, raw: Any, path: str, slot: int, seed: str) -> Device:
+def _device(reader: Reader, raw: Any, path: str, slot: int, seed: str) -> Device:
     source = reader.mapping(raw, path, _DEVICE)
     mig = reader.mapping(source.get("mig") or {}, f"{path}.mig", frozenset({"enabled", "slices"}))
     slices = [
