@@ -24,10 +24,12 @@ from muster_chassis import logs, tracing
 from muster_chassis.health import Health
 from muster_chassis.metrics import Exposition
 from muster_chassis.settings import Settings
+from muster_chassis.threads import filled_pool
 from muster_chassis.watchdog import WATCHDOG
 
 _log = logs.get(__name__)
 _LAST_SECONDS: Final = 2.0
+_THREADS: Final = 8  # of one process, for what blocks
 _Resource = TypeVar("_Resource")
 _Configured = TypeVar("_Configured", bound=Settings)
 Stop = Callable[[], Awaitable[object]]
@@ -146,6 +148,7 @@ async def _main(settings: _Configured, compose: Callable[[Runtime, _Configured],
     runtime = Runtime(settings)
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_on_lost_exception)
+    loop.set_default_executor(filled_pool(_THREADS, "blocking"))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, runtime.stopping.set)
     # Without this, whoever asks would hear "ready" from a process that has not even opened its database.
