@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -26,9 +27,9 @@ from muster_cluster_agent.domain.actions import (
 )
 from muster_cluster_agent.domain.fleet import Device, Fleet, Node, NodeState, Profile
 from muster_cluster_agent.domain.holdings import DEVICE_IN_USE, Holding, device_conflict
-from muster_cluster_agent.domain.model import Ended, NodeHealth, NodeView, Observed, Share
+from muster_cluster_agent.domain.model import Ended, NodeHealth, NodeView, Observed, RunKey, Share
 from muster_cluster_agent.domain.plan import MpiLauncher, Plain, ReplicaPlan, Torchrun
-from muster_cluster_agent.ports import Backend, Changed, LogPiece
+from muster_cluster_agent.ports import Backend, Changed
 
 DEVICES = tuple(Device(f"GPU-{slot}", "A100-40GB", 40 << 30, slot) for slot in range(2))
 
@@ -45,12 +46,17 @@ class FakeBackend:
     removed: set[str] = field(default_factory=set)
     routes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     renewed: list[tuple[float, float | None]] = field(default_factory=list)
+    logs: dict[str, list[bytes]] = field(default_factory=dict)
+    closed: dict[str, RunKey] = field(default_factory=dict)
     deadline: float | None = None
     _changed: set[str] = field(default_factory=set)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def list(self, workload_id: str | None = None) -> Sequence[Observed]:
         return [r for r in self.replicas.values() if workload_id in {None, r.workload_id}]
+
+    def observed_at(self) -> float:
+        return self.clock()
 
     async def watch(self) -> AsyncIterator[Changed]:
         while True:
@@ -77,6 +83,9 @@ class FakeBackend:
                 self.routes[workload_id] = replicas
         return DONE
 
+    async def close_runs(self, workload_id: str, run: RunKey) -> None:
+        self.closed[workload_id] = run
+
     async def fleet(self) -> Fleet:
         nodes = tuple(
             Node(name, f"uid-{name}", one.boot, NodeState.READY, 8000, 32 << 30, devices=DEVICES)
@@ -90,15 +99,14 @@ class FakeBackend:
     async def replicas_with_logs(self, workload_id: str) -> Sequence[str]:
         return [r.name for r in self.replicas.values() if r.workload_id == workload_id]
 
-    async def read_log(self, name: str, position: int, limit: int) -> LogPiece:
-        data = f"the log of {name}\n".encode()[position : position + limit] if name in self.replicas else b""
-        return LogPiece(data, position + len(data))
-
-    async def log_position(self, name: str, moment: float) -> int:
-        return 0
+    async def read_log(
+        self, name: str, *, since: float | None = None, tail: int = 0, follow: bool = False
+    ) -> AsyncIterator[bytes]:
+        for line in self.logs.get(name, [])[-tail:]:
+            yield line
 
     async def log_tail(self, name: str, limit: int) -> bytes:
-        return (await self.read_log(name, 0, 1 << 20)).data[-limit:]
+        return b"".join(self.logs.get(name, []))[-limit:]
 
     async def dead_man(self) -> float | None:
         return self.deadline
@@ -142,6 +150,7 @@ class FakeBackend:
         self.starts[plan.name] = self.starts.get(plan.name, 0) + 1
         made = replace(_made(plan, self), started_at=self.clock(), ready=True)
         code = _plays(plan)
+        self.logs[plan.name] = [f"{word}\n".encode() for word in re.findall(r"echo (\w+)", _text_of(plan))]
         if code is not None:
             made = replace(made, ended=Ended(code, self.clock()), gone=True, evidence="no-process")
         self._put(made)
@@ -212,15 +221,18 @@ def _made(plan: ReplicaPlan, backend: FakeBackend) -> Observed:
 
 
 def _plays(plan: ReplicaPlan) -> int | None:
-    launch = plan.launch
-    words = launch.argv if isinstance(launch, Plain | Torchrun | MpiLauncher) else ("sleep",)
-    text = " ".join(words)
-    if words[0] == "true":
+    text = _text_of(plan)
+    if text.split()[0] == "true":
         return 0
-    if words[0] == "/no/such/program":
+    if text == "/no/such/program":
         return 127
     _, found, code = text.partition("exit ")
     return int(code) if found else None
+
+
+def _text_of(plan: ReplicaPlan) -> str:
+    launch = plan.launch
+    return " ".join(launch.argv if isinstance(launch, Plain | Torchrun | MpiLauncher) else ("sleep",))
 
 
 class Forgetful:
@@ -237,12 +249,18 @@ class Forgetful:
     async def list(self, workload_id: str | None = None) -> Sequence[Observed]:
         return await self.inner.list(workload_id)
 
+    def observed_at(self) -> float:
+        return self.inner.observed_at()
+
     async def watch(self) -> AsyncIterator[Changed]:
         """Ends after every word, and says it twice: both are allowed."""
         async for changed in self.inner.watch():
             yield changed
             yield changed
             return
+
+    async def close_runs(self, workload_id: str, run: RunKey) -> None:
+        await self.inner.close_runs(workload_id, run)
 
     async def fleet(self) -> Fleet:
         return await self.inner.fleet()
@@ -253,11 +271,10 @@ class Forgetful:
     async def replicas_with_logs(self, workload_id: str) -> Sequence[str]:
         return await self.inner.replicas_with_logs(workload_id)
 
-    async def read_log(self, name: str, position: int, limit: int) -> LogPiece:
-        return await self.inner.read_log(name, position, limit)
-
-    async def log_position(self, name: str, moment: float) -> int:
-        return await self.inner.log_position(name, moment)
+    def read_log(
+        self, name: str, *, since: float | None = None, tail: int = 0, follow: bool = False
+    ) -> AsyncIterator[bytes]:
+        return self.inner.read_log(name, since=since, tail=tail, follow=follow)
 
     async def log_tail(self, name: str, limit: int) -> bytes:
         return await self.inner.log_tail(name, limit)

@@ -1,6 +1,6 @@
 """The composition root: which part is given to which.
 
-Called by the runtime once. The order matters: the state folder is locked before anything is read, what runs is found
+Called by the runtime once. The order matters: no other agent acts once anything is read, what runs is found
 before the first assignment is read, and nothing is done before the assignments were read to their end.
 """
 
@@ -13,14 +13,13 @@ from muster_chassis.key_files import TrustFile
 from muster_chassis.numbers import LARGEST_EPOCH
 from muster_chassis.runtime import Runtime
 from muster_chassis.signatures import RecordVerifier
-from muster_cluster_agent.adapters.identity import FolderIdentity
-from muster_cluster_agent.adapters.local.backend import LocalBackend
-from muster_cluster_agent.adapters.local.state import StateFolder
-from muster_cluster_agent.adapters.local.support import LOCAL
+from muster_cluster_agent.adapters.file_reader import KUBERNETES_BACKEND, backend_named
+from muster_cluster_agent.adapters.local.parts import open_local
 from muster_cluster_agent.adapters.reports import KafkaReporter
 from muster_cluster_agent.handlers.agent import Agent
 from muster_cluster_agent.handlers.folders import FolderKeeper
-from muster_cluster_agent.ports import BeatReport, Report
+from muster_cluster_agent.parts import Parts
+from muster_cluster_agent.ports import Backend, BeatReport, NumberStore, Report
 from muster_cluster_agent.rpc import Gateway
 from muster_cluster_agent.sampling import Sampler
 from muster_cluster_agent.settings import AgentSettings
@@ -32,31 +31,28 @@ _LAST_REPORTS = 2.0  # seconds for what is queued when the agent is told to stop
 async def compose(runtime: Runtime, settings: AgentSettings) -> None:
     """Opens every part and names the eternal tasks."""
     verifier = RecordVerifier(TrustFile(settings.trust_file))
-    state = StateFolder(settings.state_dir)
-    runtime.close_last(state.aclose)
-    backend = await runtime.enter(
-        LocalBackend(settings.cluster_file, state, data=settings.data_dir, confined=settings.confined)
-    )
-    cluster = backend.declared.cluster
-    identity = FolderIdentity(state.root / "bus")
-    bus = Bus(settings.broker, client=f"agent-{cluster}", identity=identity, health=runtime.health)
+    parts = await _open(runtime, settings)
+    backend, state, cluster = parts.backend, parts.state, parts.cluster
+    for name, task in parts.eternal.items():
+        runtime.eternal(name, task)
+    bus = Bus(settings.broker, client=f"agent-{cluster}", identity=state, health=runtime.health)
     runtime.close_last(bus.close)
-    reporter = KafkaReporter(bus, cluster, state.instance, state.start)
+    reporter = KafkaReporter(bus, cluster, state.instance, state.start, backend.observed_at)
     settings.submission.warn()
     gateway = Gateway(settings.submission, cluster, state.instance, backend, settings.application_file)
     agent = Agent(backend, reporter, state.instance, secrets=gateway, hold=settings.hold, epoch=kept_epoch(state))
     await agent.adopt()
 
     async def keep_usage(until: float) -> None:
-        await asyncio.to_thread(state.keep_number, "usage", int(until))
+        await state.keep_number("usage", int(until))
 
     sampler = Sampler(backend, reporter, keep_usage, kept=state.read_number("usage"))
     _wire(runtime, reporter, agent, sampler, backend)
 
     async def keep_epoch(epoch: int) -> None:
-        await asyncio.to_thread(state.keep_number, "epoch", epoch)
+        await state.keep_number("epoch", epoch)
 
-    assignments = Assignments(bus, cluster, agent, backend, reporter, keep_epoch, verifier, LOCAL)
+    assignments = Assignments(bus, cluster, agent, backend, reporter, keep_epoch, verifier, parts.support)
     await bus.open()
     runtime.eternal("bus", bus.watch)
     runtime.eternal("reports", reporter.run)
@@ -66,16 +62,27 @@ async def compose(runtime: Runtime, settings: AgentSettings) -> None:
     runtime.eternal("heartbeat", agent.beat)
     runtime.eternal("usage", sampler.run)
     runtime.eternal("gateway", gateway.run)
-    runtime.eternal("folders", FolderKeeper(backend, gateway).run)
+    if parts.folders is not None:
+        runtime.eternal("folders", FolderKeeper(parts.folders, gateway).run)
 
 
-def kept_epoch(state: StateFolder) -> int:
+async def _open(runtime: Runtime, settings: AgentSettings) -> Parts:
+    """The back end that the cluster file names."""
+    if backend_named(settings.cluster_file) == KUBERNETES_BACKEND:
+        # Here alone: the Kubernetes library takes a second to import and 100 MiB, which a local agent does not need.
+        from muster_cluster_agent.adapters.kubernetes.parts import open_kubernetes  # noqa: PLC0415
+
+        return await open_kubernetes(runtime, settings)
+    return await open_local(runtime, settings)
+
+
+def kept_epoch(state: NumberStore) -> int:
     """The highest epoch that was kept; one that cannot be ours is forgotten, or no scheduler was ever obeyed again."""
     kept = state.read_number("epoch")
     return kept if 0 <= kept <= LARGEST_EPOCH else 0
 
 
-def _wire(runtime: Runtime, reporter: KafkaReporter, agent: Agent, sampler: Sampler, backend: LocalBackend) -> None:
+def _wire(runtime: Runtime, reporter: KafkaReporter, agent: Agent, sampler: Sampler, backend: Backend) -> None:
     """Who hears that the bus has a report."""
     renewals: set[asyncio.Task[None]] = set()
 

@@ -12,24 +12,20 @@ from typing import Protocol
 
 from muster_cluster_agent.domain.actions import Answer, BackendAction, Refuse
 from muster_cluster_agent.domain.fleet import Difference, Fleet
-from muster_cluster_agent.domain.model import NodeView, Observed, Status
+from muster_cluster_agent.domain.model import NodeView, Observed, RunKey, Status
 from muster_cluster_agent.domain.usage import Sample
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Something happened to these workloads; `fleet`: also to nodes or devices. Empty: look at everything again."""
+    """Something happened to these workloads. fleet: to nodes or devices, so that the inventory is told again.
+
+    everything: every workload has to be looked at, as where neither of the two is said.
+    """
 
     workloads: frozenset[str] = frozenset()
     fleet: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class LogPiece:
-    """A part of a replica's log and the position after it."""
-
-    data: bytes
-    position: int
+    everything: bool = False
 
 
 class Backend(Protocol):
@@ -37,6 +33,10 @@ class Backend(Protocol):
 
     async def list(self, workload_id: str | None = None) -> Sequence[Observed]:
         """Every replica that is not removed, or those of one workload. Raises BackendError where it cannot be said."""
+        ...
+
+    def observed_at(self) -> float:
+        """Of when its replicas and nodes are known, in seconds since 1970: now, while it can be seen."""
         ...
 
     def watch(self) -> AsyncIterator[Changed]:
@@ -48,6 +48,10 @@ class Backend(Protocol):
 
         A replica is refused while a device of it has no room next to replicas that are not GONE (domain/holdings.py).
         """
+        ...
+
+    async def close_runs(self, workload_id: str, run: RunKey) -> None:
+        """Takes away what runs up to this one had beside their replicas, which are all removed. Raises BackendError."""
         ...
 
     async def fleet(self) -> Fleet:
@@ -62,12 +66,14 @@ class Backend(Protocol):
         """Names of the workload's replicas of which a log is kept, also of removed ones; the newest run last."""
         ...
 
-    async def read_log(self, name: str, position: int, limit: int) -> LogPiece:
-        """At most `limit` bytes of a replica's log from `position` on; empty where there is nothing (yet)."""
-        ...
+    def read_log(
+        self, name: str, *, since: float | None = None, tail: int = 0, follow: bool = False
+    ) -> AsyncIterator[bytes]:
+        """A replica's log in pieces of at most 64 KiB, whose lines may be torn; nothing where none is kept.
 
-    async def log_position(self, name: str, moment: float) -> int:
-        """The position of the first line that was written at `moment` (seconds since 1970) or later, to the second."""
+        since: from the first line on that was written at this moment (seconds since 1970) or later, to the second.
+        tail: its last so many lines; 0: all of it. follow: until the replica has ended, and not only what is there now.
+        """
         ...
 
     async def log_tail(self, name: str, limit: int) -> bytes:
@@ -83,6 +89,37 @@ class Backend(Protocol):
 
     async def renew(self, sent_at: float, dead_man: float | None) -> None:
         """The bus has acknowledged the heartbeat of `sent_at` (monotonic clock) that told this dead-man's deadline."""
+        ...
+
+
+class NumberStore(Protocol):
+    """Numbers that outlive the process."""
+
+    def read_number(self, name: str) -> int:
+        """A kept number; 0 where there is none."""
+        ...
+
+
+class AgentState(NumberStore, Protocol):
+    """What an agent keeps of itself, where its back end can keep it.
+
+    instance: who it is, for ever. start: how often it has started; it only grows. It is also the chassis'
+    IdentityStore, which remembers the bus.
+    """
+
+    instance: str
+    start: int
+
+    async def keep_number(self, name: str, value: int) -> None:
+        """Keeps a number durably."""
+        ...
+
+    async def known(self) -> str | None:
+        """The id of the bus that this agent last spoke to, or None before the first time."""
+        ...
+
+    async def replace(self, cluster_id: str) -> None:
+        """Remembers a new bus."""
         ...
 
 

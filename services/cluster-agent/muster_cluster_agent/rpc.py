@@ -19,20 +19,15 @@ from muster_chassis import logs
 from muster_chassis.backoff import Backoff
 from muster_chassis.rpc.tls import Target
 from muster_cluster_agent.errors import BackendError, SecretsError
+from muster_cluster_agent.log_pull import Answer, LogPull, trouble
 from muster_cluster_agent.ports import Backend, Deleted
 
 _MOST_QUESTIONS: Final = 64
 _LOGIN_SECONDS: Final = 10.0
 _FETCH_SECONDS: Final = 10.0
 _QUEUE: Final = 256
-_CHUNK: Final = 64 << 10
-_FOLLOW_SECONDS: Final = 0.2
-_LOOK_AGAIN: Final = 10  # rounds of following after which new replicas are looked for
-_LARGEST_TAIL: Final = 4 << 20
 
 _log = logs.get(__name__)
-
-Answer = agent_gateway_pb2.ConnectRequest
 
 
 class Gateway:
@@ -137,92 +132,12 @@ class Gateway:
 
     async def _answer(self, asked: agent_gateway_pb2.PullLog, outgoing: asyncio.Queue[Answer], *, busy: bool) -> None:
         if busy:
-            await outgoing.put(_trouble(asked.request_id, "too many logs are being read here; try again later"))
+            await outgoing.put(trouble(asked.request_id, "too many logs are being read here; try again later"))
             return
         try:
             await LogPull(self._backend, asked, outgoing).run()
         except (BackendError, OSError) as error:
-            await outgoing.put(_trouble(asked.request_id, f"the log cannot be read: {error}"))
-
-
-class LogPull:
-    """One question for a log: the chosen replicas of the workload's newest run.
-
-    Each from its beginning, from a moment on, or from its last lines on.
-    """
-
-    def __init__(self, backend: Backend, asked: agent_gateway_pb2.PullLog, outgoing: asyncio.Queue[Answer]) -> None:
-        self._backend = backend
-        self._asked = asked
-        self._outgoing = outgoing
-        self._positions: dict[str, int] = {}
-
-    async def run(self) -> None:
-        """Until the end of the log, or, following, until no replica lives or the question is withdrawn."""
-        rounds = 0
-        idle_after_end = False
-        while True:
-            if rounds % _LOOK_AGAIN == 0:
-                await self._choose()
-            rounds += 1
-            moved = [await self._send_new(name) for name in self._positions]
-            if any(moved):
-                continue
-            if not self._asked.follow or idle_after_end:
-                break
-            idle_after_end = await self._ended()
-            await asyncio.sleep(_FOLLOW_SECONDS)
-        trouble = "" if self._positions else "no log of it is kept here"
-        await self._put(
-            Answer(log=agent_gateway_pb2.LogChunk(request_id=self._asked.request_id, last=True, trouble=trouble))
-        )
-
-    async def _choose(self) -> None:
-        names = [name for name in await self._backend.replicas_with_logs(self._asked.workload_id) if self._meant(name)]
-        if not names:
-            return
-        newest = _run_of(names[-1])
-        for name in names:
-            if _run_of(name) == newest and name not in self._positions:
-                self._positions[name] = await self._first_position(name)
-
-    def _meant(self, name: str) -> bool:
-        wanted = self._asked.replica
-        return not wanted or name == wanted or _short(name) == wanted
-
-    async def _first_position(self, name: str) -> int:
-        lines, end = self._asked.tail_lines, 0
-        if self._asked.HasField("since"):
-            end = await self._backend.log_position(name, self._asked.since.ToNanoseconds() / 1e9)
-        if not lines:
-            return end
-        held = b""
-        while True:
-            piece = await self._backend.read_log(name, end, _CHUNK)
-            if not piece.data:
-                break
-            held = (held + piece.data)[-_LARGEST_TAIL:]
-            end = piece.position
-        kept = b"".join(held.splitlines(keepends=True)[-lines:])
-        return end - len(kept)
-
-    async def _send_new(self, name: str) -> bool:
-        piece = await self._backend.read_log(name, self._positions[name], _CHUNK)
-        if not piece.data:
-            return False
-        self._positions[name] = piece.position
-        chunk = agent_gateway_pb2.LogChunk(request_id=self._asked.request_id, replica=_short(name), data=piece.data)
-        chunk.at.GetCurrentTime()
-        await self._put(Answer(log=chunk))
-        return True
-
-    async def _ended(self) -> bool:
-        """Whether every replica whose log is followed has ended."""
-        alive = {r.name for r in await self._backend.list(self._asked.workload_id) if r.ended is None and not r.gone}
-        return bool(self._positions) and not alive & self._positions.keys()
-
-    async def _put(self, answer: Answer) -> None:
-        await self._outgoing.put(answer)
+            await outgoing.put(trouble(asked.request_id, f"the log cannot be read: {error}"))
 
 
 class _Sent:
@@ -240,18 +155,3 @@ class _Sent:
 
     async def __anext__(self) -> Answer:
         return await self._outgoing.get()
-
-
-def _trouble(request_id: str, text: str) -> Answer:
-    return Answer(log=agent_gateway_pb2.LogChunk(request_id=request_id, last=True, trouble=text))
-
-
-def _run_of(name: str) -> tuple[int, int]:
-    """(generation, attempt) of a replica's name `w-<digest>-g<generation>-a<attempt>-<role>-<index>-r<k>`."""
-    _, _, generation, attempt, *_ = name.split("-")
-    return int(generation[1:]), int(attempt[1:])
-
-
-def _short(name: str) -> str:
-    """`worker-3` of a replica's name."""
-    return "-".join(name.split("-")[4:-1])

@@ -16,7 +16,9 @@ class AgentSettings(Settings):
     """An agent has no database and serves no calls; it reads a cluster file and owns a state folder."""
 
     cluster_file: Path = Field(description="The file that declares the cluster.")
-    state_dir: Path = Field(description="The agent's own folder; one agent a folder.")
+    state_dir: Path | None = Field(
+        default=None, description="The agent's own folder, which the local back end needs; one agent a folder."
+    )
     submission_address: Addresses = Field(
         description="Where submission serves the agents' gateway, HOST:PORT; several instances separated by "
         "commas, each with an IPv4 address."

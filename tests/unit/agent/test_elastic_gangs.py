@@ -8,6 +8,7 @@ from muster.fleet.v1 import fleet_pb2
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from muster_cluster_agent.adapters.decode import assignment
+from muster_cluster_agent.adapters.local.support import LOCAL
 from muster_cluster_agent.domain.actions import Absent, Action, Create, Stop
 from muster_cluster_agent.domain.launch import Places, process
 from muster_cluster_agent.domain.model import Assignment, Ended, NodeHealth, NodeView, Observed, Pattern
@@ -33,7 +34,7 @@ def gang(workers: int = 3, least: int = 2, most: int = 4, leaving: int = 0, mast
     revision.runs.add(role="worker", count=workers, node="n-0")
     if leaving:
         made.leaving.add(role="worker", first_index=workers, count=leaving, node="n-0")
-    return assignment(ID, made.SerializeToString(), {})
+    return assignment(ID, made.SerializeToString(), {}, LOCAL)
 
 
 def planned(of: Assignment) -> tuple[ReplicaPlan, ...]:
@@ -123,7 +124,7 @@ def test_a_late_replica_whose_node_is_not_there_holds_up_nobody() -> None:
     revision.spec.command = "torchrun train.py"
     for index, count, on in ((0, 2, "n-0"), (2, 1, "n-9"), (3, 1, "n-0")):
         revision.runs.add(role="worker", first_index=index, count=count, node=on)
-    desired = assignment(ID, made.SerializeToString(), {})
+    desired = assignment(ID, made.SerializeToString(), {}, LOCAL)
     first, second, lost, late = planned(desired)
     given_up, created = due(desired, seen(first), seen(second))
     assert isinstance(given_up, Absent)

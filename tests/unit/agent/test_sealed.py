@@ -15,9 +15,9 @@ REFERENCE = f"{SEALED}0192d3c4-0000-7000-8000-000000000000:1"
 
 
 def test_a_notebooks_token_is_a_variable_of_its_process() -> None:
-    assert template(WorkloadSpec(notebook_token=REFERENCE)).env == (("JUPYTER_TOKEN", REFERENCE),)
-    assert template(WorkloadSpec(notebook_token="SECRET:name,key")).env == ()
-    assert template(WorkloadSpec()).env == ()
+    assert template(WorkloadSpec(notebook_token=REFERENCE), containers=False).env == (("JUPYTER_TOKEN", REFERENCE),)
+    assert template(WorkloadSpec(notebook_token="SECRET:name,key"), containers=False).env == ()
+    assert template(WorkloadSpec(), containers=False).env == ()
 
 
 def test_references_become_values_and_nothing_else_does() -> None:

@@ -102,6 +102,7 @@ def _assignment(message: fleet_pb2.Assignment, devices: Mapping[bytes, str], sup
         revision=message.revision,
         revisions=tuple(_revision(one, devices, support) for one in message.revisions),
         project=message.project,
+        namespace=message.namespace,
         name=message.name,
         grace=min(_LONGEST_GRACE, float(message.grace_seconds)),
         start_deadline=message.start_deadline.ToNanoseconds() / 1e9 if message.HasField("start_deadline") else None,
@@ -115,9 +116,11 @@ def _revision(message: fleet_pb2.Revision, devices: Mapping[bytes, str], support
         generation=message.generation,
         attempt=message.attempt,
         pattern=specs.pattern(spec),
-        template=specs.template(spec),
+        template=specs.template(spec, containers=support.containers),
         runs=tuple(_run(run, devices) for run in message.runs),
-        master=specs.template(spec.master_spec) if spec.HasField("master_spec") else None,
+        master=specs.template(spec.master_spec, containers=support.containers)
+        if spec.HasField("master_spec")
+        else None,
         slots_per_worker=spec.slots_per_worker or 1,
         processes=spec.processes,
         launched=specs.launched(spec),

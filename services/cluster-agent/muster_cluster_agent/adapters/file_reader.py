@@ -6,6 +6,7 @@ Used by the cluster files of both back ends. Holds: every error of a file is fou
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import yaml
@@ -13,6 +14,8 @@ import yaml
 from muster_cluster_agent.errors import ClusterFileError
 from muster_kernel.numbers import bound_yaml
 
+LOCAL_BACKEND: Final = "local"
+KUBERNETES_BACKEND: Final = "kubernetes"
 _Loader: Final = bound_yaml(yaml.SafeLoader)
 T = TypeVar("T")
 
@@ -23,6 +26,19 @@ def load(text: str, *, where: str) -> Any:
         return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: 2027-13-45, or 1,000 digits
         raise ClusterFileError(f"{where} is not valid YAML: {error}") from error
+
+
+def backend_named(path: Path) -> str:
+    """The back end that a cluster file names; the local one where it names none, or is no file that can be read.
+
+    Whichever it is reads the file again, and says what is wrong with it.
+    """
+    try:
+        document = load(path.read_text(encoding="utf-8"), where=str(path))
+    except (OSError, UnicodeDecodeError, ClusterFileError):
+        return LOCAL_BACKEND
+    named = document.get("backend") if isinstance(document, dict) else None
+    return KUBERNETES_BACKEND if named == KUBERNETES_BACKEND else LOCAL_BACKEND
 
 
 class Reader:

@@ -30,6 +30,7 @@ LARGEST: Final = 1000 << 10
 """Bytes of the largest node that is reported."""
 _HEADROOM: Final = 256  # bytes of a record beyond its content: its order, its place among the parts, its digest
 _LOGGED: Final = 20
+_SECOND: Final = 1_000_000_000  # nanoseconds
 
 LEFT_OUT = metrics.counter(
     "muster_agent_reports_left_out_total",
@@ -43,12 +44,24 @@ _log = logs.get(__name__)
 
 
 class Records:
-    """Makes the records of one start of an agent. `clock`: nanoseconds since 1970."""
+    """Makes the records of one start of an agent.
+
+    clock: nanoseconds since 1970. observed_at: of when the back end is known, in seconds since 1970. It stands still
+    while the back end cannot be seen, and by that the scheduler knows.
+    """
 
     def __init__(
-        self, cluster: str, instance: str, start: int, *, clock: Callable[[], int] = time.time_ns, part: int = PART
+        self,
+        cluster: str,
+        instance: str,
+        start: int,
+        *,
+        clock: Callable[[], int] = time.time_ns,
+        observed_at: Callable[[], float] | None = None,
+        part: int = PART,
     ) -> None:
         """`part`: bytes at which a report is cut."""
+        self._observed_at = observed_at
         self._cluster = cluster
         self._instance = instance
         self._start = start
@@ -73,7 +86,8 @@ class Records:
 
     def _stamp(self) -> agent_pb2.ReportOrder:
         order = agent_pb2.ReportOrder(cluster=self._cluster, instance=self._instance, start=self._start)
-        order.observed_at.FromNanoseconds(self._clock())
+        seen = self._clock() if self._observed_at is None else int(self._observed_at() * _SECOND)
+        order.observed_at.FromNanoseconds(seen)
         return order
 
     def _order(self) -> agent_pb2.ReportOrder:

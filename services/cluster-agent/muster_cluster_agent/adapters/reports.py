@@ -8,6 +8,7 @@ state again.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -56,10 +57,13 @@ class KafkaReporter:
     `acknowledged` hears of each report that the bus has; `resync` is awaited on each new connection.
     """
 
-    def __init__(self, bus: Bus, cluster: str, instance: str, start: int) -> None:
+    def __init__(
+        self, bus: Bus, cluster: str, instance: str, start: int, observed_at: Callable[[], float] = time.time
+    ) -> None:
+        """observed_at: of when the back end is known, in seconds since 1970."""
         self._bus = bus
         self._cluster = cluster
-        self._records = Records(cluster, instance, start)
+        self._records = Records(cluster, instance, start, observed_at=observed_at)
         self._queue: deque[Report] = deque()
         self._wake = asyncio.Event()
         self._overflowed = False

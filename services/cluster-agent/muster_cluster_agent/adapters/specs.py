@@ -10,12 +10,11 @@ from typing import Final
 
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
+from muster_cluster_agent.adapters.containers import SECRET, container, variables
 from muster_cluster_agent.domain.budgets import Limits
 from muster_cluster_agent.domain.model import Pattern, Probe, Template
 from muster_kernel.quantities import parse_bytes, parse_milli_cpu
 
-_TOKEN: Final = "JUPYTER_TOKEN"  # noqa: S105  what Jupyter reads its token from
-_SECRET: Final = "SECRET:"  # noqa: S105  how a value names a Secret
 CLEANED: Final = frozenset({workload_pb2.CLEAN_POD_POLICY_ALL, workload_pb2.CLEAN_POD_POLICY_RUNNING})
 LAUNCHED: Final = frozenset({workload_pb2.FRAMEWORK_MPI, workload_pb2.FRAMEWORK_COLOSSALAI})
 
@@ -38,15 +37,12 @@ def launched(spec: workload_pb2.WorkloadSpec) -> bool:
     return spec.framework == workload_pb2.FRAMEWORK_COLOSSALAI
 
 
-def template(spec: workload_pb2.WorkloadSpec) -> Template:
-    """What the replicas of a role run."""
-    said = [(item.label, item.value) for item in spec.environment if not item.deleted]
-    if spec.notebook_token:
-        said.append((_TOKEN, spec.notebook_token))
+def template(spec: workload_pb2.WorkloadSpec, *, containers: bool) -> Template:
+    """What the replicas of a role run. containers: the back end makes containers of images."""
     return Template(
         command=spec.command,
         args=spec.args,
-        env=tuple((name, value) for name, value in said if not value.startswith(_SECRET)),
+        env=tuple((name, value) for name, value in variables(spec) if not value.startswith(SECRET)),
         working_dir=spec.working_dir,
         ports=tuple(dict.fromkeys(port.container for port in spec.ports if not port.deleted and port.container)),
         probe=_probe(spec.readiness_probe) if spec.HasField("readiness_probe") else None,
@@ -56,6 +52,7 @@ def template(spec: workload_pb2.WorkloadSpec) -> Template:
             memory=parse_bytes(spec.memory) if spec.memory else 0,
             memory_limit=parse_bytes(spec.memory_limit) if spec.memory_limit else 0,
         ),
+        container=container(spec) if containers else None,
     )
 
 

@@ -30,6 +30,7 @@ class Support:
     honoured: it has its effect. no_matter: the control plane deals with it, wherever the workload runs. ignored: it
     has no effect, and the workload's condition says so, beginning with `because`. refused: such a workload is not
     placed here. refused_values: values of honoured fields that are refused, written as `jobType=TF`.
+    containers: it makes containers of images.
     Raises ValueError where a field is in no set or in two, so that a new field of the language is a decision.
     """
 
@@ -39,6 +40,7 @@ class Support:
     refused: frozenset[str]
     refused_values: tuple[str, ...] = ()
     because: str = ""
+    containers: bool = False
 
     def __post_init__(self) -> None:
         """Checks that each field is in one set."""

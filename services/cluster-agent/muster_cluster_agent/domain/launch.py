@@ -13,18 +13,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from muster_cluster_agent.domain.environment import identity
 from muster_cluster_agent.domain.model import Share, Slice
 from muster_cluster_agent.domain.plan import MpiLauncher, MpiWorker, Plain, ReplicaPlan, TorchLauncher, Torchrun
-from muster_kernel import ids
 from muster_kernel.words import expand
 
 LOOPBACK: Final = "127.0.0.1"
 _JOIN_SECONDS: Final = 600
 _LAST_CALL_SECONDS: Final = 3  # how long members wait for more of them once there are enough
 _RESTARTS_IN_PLACE: Final = 3
-_PODS: Final = (
-    "6ba7b812-9dad-11d1-80b4-00c04fd430c8"  # the name space of OID names (RFC 9562): a replica's name is unique
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +60,7 @@ def process(plan: ReplicaPlan, places: Places) -> Process:
         **dict(places.base_env),
         "NCCL_HOSTID": plan.name,  # replicas meet over TCP: the sockets that NCCL uses within one host are confined
         **dict(plan.env),
-        **_identity(plan),
+        **identity(plan),
         **dict(places.work_env),
         **_devices(plan),
         **_ports(places),
@@ -72,26 +69,6 @@ def process(plan: ReplicaPlan, places: Places) -> Process:
     if isinstance(plan.launch, MpiLauncher | MpiWorker):  # orted, too, ends at once where it cannot find the agent
         env["PATH"] = f"{places.tools}:{env.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
     return Process(tuple(expand(word, env) for word in argv), env)
-
-
-def _identity(plan: ReplicaPlan) -> dict[str, str]:
-    return {
-        "MUSTER_REPLICA": plan.name,
-        "MUSTER_WORKLOAD_ID": plan.workload_id,
-        "MUSTER_WORKLOAD": plan.workload,
-        "MUSTER_PROJECT": plan.project,
-        "MUSTER_ROLE": plan.role,
-        "MUSTER_INDEX": str(plan.index),
-        "MUSTER_ATTEMPT": str(plan.attempt),
-        "MUSTER_NODE": plan.node,
-        "RUNAI_PROJECT": plan.project,
-        "RUNAI_JOB_NAME": plan.workload,
-        "JOB_NAME": plan.workload,
-        "JOB_UUID": plan.workload_id,
-        "POD_INDEX": str(plan.index),
-        "POD_UUID": ids.uuid5(_PODS, plan.name),
-        "PYTHONUNBUFFERED": "1",
-    }
 
 
 def _devices(plan: ReplicaPlan) -> dict[str, str]:

@@ -12,6 +12,7 @@ from enum import Enum, StrEnum
 from typing import Final
 
 from muster_cluster_agent.domain.budgets import Limits, Spent
+from muster_cluster_agent.domain.container import Container
 
 WORKER: Final = "worker"
 RunKey = tuple[int, int]  # (generation, attempt): later ones compare greater
@@ -77,6 +78,7 @@ class Template:
     ports: tuple[int, ...] = ()
     probe: Probe | None = None
     limits: Limits = field(default_factory=Limits)
+    container: Container | None = None  # of a back end that makes containers of images
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,7 @@ class Assignment:
     revision: int
     revisions: tuple[Revision, ...]
     project: str = ""
+    namespace: str = ""
     name: str = ""
     grace: float = 30.0
     start_deadline: float | None = None
@@ -207,13 +210,15 @@ class NodeView:
 class Ended:
     """How the command ended: exit code (128 + n for signal n), and when, in seconds since 1970.
 
-    spent: the budget that was used up before it; None where none was.
+    spent: the budget that was used up before it; None where none was. disrupted: its node or its cluster ended it, and
+    not it itself.
     """
 
     code: int
     at: float
     reason: str = ""
     spent: Spent | None = None
+    disrupted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from muster_cluster_agent.domain.budgets import Limits
+from muster_cluster_agent.domain.container import Container
 from muster_cluster_agent.domain.model import Assignment, Pattern, Probe, ReplicaKey, Revision, Run, Share, Template
 from muster_kernel import ids
 from muster_kernel.torchrun import torchrun_of
@@ -30,11 +31,16 @@ class InvalidProbe(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """The user's command as it stands. world > 1: one of several that meet at a common address."""
+    """The user's command as it stands.
+
+    world > 1: one of several that meet at a common address. entry_point: the words are arguments to the image's own
+    entry point.
+    """
 
     argv: tuple[str, ...]
     rank: int = 0
     world: int = 1
+    entry_point: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +104,8 @@ class ReplicaPlan(ReplicaKey):
     grace: float
     after: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
+    container: Container | None = None
+    namespace: str = ""  # of its project, on back ends that have namespaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +173,8 @@ def _plan(
         grace=assignment.grace,
         after=tuple(worker.name for worker in workers) if launching else (),
         limits=template.limits,
+        container=template.container,
+        namespace=assignment.namespace,
     )
 
 
@@ -180,24 +190,30 @@ def _launch(revision: Revision, member: _Member, workers: list[_Member], world: 
     if revision.launched:
         return _torch_launcher(revision, workers)
     argv = words(template)
+    entry_point = template.container is not None and not template.command
     if revision.pattern is Pattern.MPI:
+        if entry_point:
+            raise InvalidCommand("there is no command: mpirun starts the ranks' own command; set `command`")
         return _mpi_launcher(revision, argv, workers)
     if revision.pattern is Pattern.TORCH:
-        torch = _torchrun(argv, member, world)
+        torch = None if entry_point else _torchrun(argv, member, world)
         if torch is not None and revision.most:
             masters = world - len(workers)
             return replace(torch, nodes=masters + revision.least, most=masters + revision.most)
-        return torch if torch is not None else Plain(argv, rank=member.rank, world=world)
-    return Plain(argv)
+        return torch if torch is not None else Plain(argv, member.rank, world, entry_point)
+    return Plain(argv, entry_point=entry_point)
 
 
 def words(template: Template) -> tuple[str, ...]:
-    """The command and its arguments as a shell would split them. Raises InvalidCommand."""
+    """The command and its arguments as a shell would split them. Raises InvalidCommand.
+
+    Without a command the words are arguments to the image's entry point, where the back end has images.
+    """
     try:
         argv = split(template.command) + split(template.args)
     except ValueError as error:
         raise InvalidCommand(f"the command cannot be split into words: {error}") from error
-    if not argv:
+    if template.container is None and not argv:
         raise InvalidCommand(
             "there is no command: the local back end has no image whose entry point it could run; set `command`"
         )

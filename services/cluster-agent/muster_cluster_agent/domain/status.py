@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from muster_cluster_agent.domain.budgets import Spent
-from muster_cluster_agent.domain.model import Failure, NodeHealth, NodeView, Observed, Pattern, State, Status
+from muster_cluster_agent.domain.model import Ended, Failure, NodeHealth, NodeView, Observed, Pattern, State, Status
 from muster_kernel.reasons import FailureClass, classify_exit
 
 COMPLETED: Final = "completed"  # stopped since the work it served is done: an MPI worker after its launcher's success
@@ -71,14 +71,20 @@ def failure_of(replica: Observed) -> Failure:
             return Failure.EXIT
         return Failure.INFRASTRUCTURE if replica.stop_reason in _INFRASTRUCTURE_STOPS else Failure.OURS
     if replica.ended is not None:
-        if replica.pattern is Pattern.SERVICE and replica.ended.code == 0:
-            return Failure.RETRYABLE_EXIT  # a server that ends has failed, whatever it says of itself
-        if replica.ended.spent in _BY_SPENT:
-            return _BY_SPENT[replica.ended.spent]
-        return _BY_EXIT[classify_exit(replica.ended.code)]
+        return _failure_of_end(replica.ended, replica.pattern)
     if replica.fault or replica.gone:
         return Failure.START if replica.fault_is_start else Failure.INFRASTRUCTURE
     return Failure.NONE
+
+
+def _failure_of_end(ended: Ended, pattern: Pattern) -> Failure:
+    if ended.disrupted:
+        return Failure.INFRASTRUCTURE
+    if pattern is Pattern.SERVICE and ended.code == 0:
+        return Failure.RETRYABLE_EXIT  # a server that ends has failed, whatever it says of itself
+    if ended.spent in _BY_SPENT:
+        return _BY_SPENT[ended.spent]
+    return _BY_EXIT[classify_exit(ended.code)]
 
 
 def _state(replica: Observed, node: NodeView | None) -> State:

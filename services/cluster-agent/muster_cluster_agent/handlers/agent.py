@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -37,6 +37,7 @@ from muster_cluster_agent.handlers.agenda import Agenda, Case
 from muster_cluster_agent.handlers.telling import Telling
 from muster_cluster_agent.ports import (
     Backend,
+    Changed,
     Report,
     Reporter,
     Secrets,
@@ -164,7 +165,7 @@ class Agent:
             try:
                 async for changed in self._backend.watch():
                     self._sound = True
-                    await self._notice(changed.workloads, fleet=changed.fleet)
+                    await self._notice(changed)
             except OSError as error:
                 self._sound = False
                 log.warning("watch_failed", error=str(error))
@@ -185,7 +186,7 @@ class Agent:
         """A heartbeat at once, then every ten seconds; the full state every five minutes."""
         since = time.monotonic()
         while True:
-            await self.telling.beat(sound=self._sound)
+            await self.telling.beat(sound=self._is_sound())
             await asyncio.sleep(HEARTBEAT_SECONDS)
             if time.monotonic() - since >= RESYNC_SECONDS:
                 since = time.monotonic()
@@ -204,17 +205,23 @@ class Agent:
     async def tell_state(self) -> None:
         """The full inventory and everything that is held."""
         await self.telling.everything(self._nodes, epoch=self.epoch, held=not self.reading)
-        await self.telling.beat(sound=self._sound)
+        await self.telling.beat(sound=self._is_sound())
+
+    def _is_sound(self) -> bool:
+        """Whether the back end can be seen."""
+        return self._sound and self._clock() - self._backend.observed_at() < HEARTBEAT_SECONDS
 
     # ------------------------------------------------------------------------------------------------- inside
 
-    async def _notice(self, workloads: Iterable[str], *, fleet: bool) -> None:
-        for workload_id in workloads:
+    async def _notice(self, changed: Changed) -> None:
+        for workload_id in changed.workloads:
             self.agenda.case(workload_id)
             self.agenda.mark(workload_id)
-        if fleet or not workloads:
+        everything = changed.everything or not (changed.workloads or changed.fleet)
+        if changed.fleet or everything:
             self._nodes = await self._backend.nodes()
             await self.telling.fleet()
+        if everything:
             self.agenda.mark_everything()
 
     async def _worker(self) -> None:
@@ -261,10 +268,14 @@ class Agent:
             if not isinstance(action, Create):
                 await self._do(workload_id, case, action)
         await asyncio.gather(*(self._do(workload_id, case, action) for action in creates))
-        case.idle = not observed and not actions
+        idle = not observed and not actions
         # What was here went only after the bus had acknowledged its GONE; what never was is answered for.
         finished = isinstance(case.desired, Release) and (case.acknowledged or not case.answered)
-        if case.idle and (case.desired is None or finished):
+        if idle and finished and isinstance(case.desired, Release):
+            case.idle = False  # until it has worked: it is tried again where it fails
+            await self._backend.close_runs(workload_id, case.desired.key)
+        case.idle = idle
+        if idle and (case.desired is None or finished):
             self.agenda.drop(workload_id)
 
     async def _do(self, workload_id: str, case: Case, action: Action) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -19,6 +18,7 @@ from typing import Any, Final, Self, TypeVar
 
 import structlog
 
+from muster_chassis.threads import filled_pool
 from muster_cluster_agent.adapters.local import cgroups, logfile, machine
 from muster_cluster_agent.adapters.local.addresses import Ports
 from muster_cluster_agent.adapters.local.cluster_file import ClusterFile
@@ -53,13 +53,15 @@ from muster_cluster_agent.domain.actions import (
 )
 from muster_cluster_agent.domain.fleet import Fleet
 from muster_cluster_agent.domain.holdings import DEVICE_IN_USE, Holding, device_conflict
-from muster_cluster_agent.domain.model import NodeHealth, NodeView, Observed
+from muster_cluster_agent.domain.model import NodeHealth, NodeView, Observed, RunKey
 from muster_cluster_agent.domain.plan import ReplicaPlan
 from muster_cluster_agent.errors import BackendError, NotAllowed
-from muster_cluster_agent.ports import Changed, Kept, LogPiece
+from muster_cluster_agent.ports import Changed, Kept
 from muster_kernel import ids
 
 _THREADS: Final = 4
+_LOG_PIECE: Final = 64 << 10
+_LOG_SECONDS: Final = 0.2  # between two looks at a log that is followed
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -94,7 +96,7 @@ class LocalBackend:
         self._groups = cgroups.find(self.declared.budgets.processes)
         self._writer = SpecWriter(state, here, self._ports, self._groups, self._workdirs, self._confiner, self._kept)
         self._dead_man = DeadMan(state, lambda: self.declared.dead_man, self._replicas, self._blocking)
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="local-backend")
+        self._threads = filled_pool(_THREADS, "local-backend")
         self._tasks = Tasks()
         self._rounds = Rounds(
             cluster=self._cluster,
@@ -162,9 +164,16 @@ class LocalBackend:
         chosen = self._replicas if workload_id is None else self._replicas.of(workload_id)
         return [facts(replica, self._services.addresses(replica.workload_id)) for replica in chosen]
 
+    def observed_at(self) -> float:
+        """Now: the machine is always seen."""
+        return time.time()
+
     def watch(self) -> AsyncIterator[Changed]:
         """What changes from now on."""
         return self._watcher.changes()
+
+    async def close_runs(self, workload_id: str, run: RunKey) -> None:
+        """A run has nothing here beside its replicas' folders, which go with its workload (`forget`)."""
 
     async def fleet(self) -> Fleet:
         """The nodes and devices of now."""
@@ -183,14 +192,25 @@ class LocalBackend:
         )
         return [path.name for path in sorted(folders, key=lambda p: (p.stat().st_ctime if p.exists() else 0, p.name))]
 
-    async def read_log(self, name: str, position: int, limit: int) -> LogPiece:
-        """At most `limit` bytes of a replica's log from `position` on."""
-        after, data = await self._blocking(lambda: logfile.read_from(str(self._state.log(name)), position, limit))
-        return LogPiece(data, after)
-
-    async def log_position(self, name: str, moment: float) -> int:
-        """Where what was written since a moment begins in a replica's log."""
-        return await self._blocking(lambda: logfile.position_since(str(self._state.log(name)), moment))
+    async def read_log(
+        self, name: str, *, since: float | None = None, tail: int = 0, follow: bool = False
+    ) -> AsyncIterator[bytes]:
+        """A replica's log, piece by piece."""
+        folder = str(self._state.log(name))
+        position = await self._blocking(lambda: logfile.first_position(folder, since, tail))
+        last_look = not follow
+        while True:
+            position, data = await self._blocking(partial(logfile.read_from, folder, position, _LOG_PIECE))
+            if data:
+                yield data
+            elif last_look:
+                return
+            else:
+                replica = self._replicas.get(name)
+                last_look = (
+                    replica is None or replica.gone or replica.line("exited") is not None
+                )  # what it wrote at its end is still to be read
+                await asyncio.sleep(_LOG_SECONDS)
 
     async def log_tail(self, name: str, limit: int) -> bytes:
         """The last lines of a replica's log, at most `limit` bytes."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from muster_cluster_agent.adapters import values
-from muster_cluster_agent.adapters.file_reader import Reader, load
+from muster_cluster_agent.adapters.file_reader import KUBERNETES_BACKEND, LOCAL_BACKEND, Reader, load
 from muster_cluster_agent.adapters.local import access
 from muster_cluster_agent.adapters.local.access import NOTHING, Access
 from muster_cluster_agent.adapters.local.support import LOCAL
@@ -28,7 +28,18 @@ DEFAULT_POOL: Final = "default"
 _DERIVED: Final = uuid.UUID("6d757374-6572-5000-8000-64657669636e")
 _LEAST_DEAD_MAN: Final = 1.0
 _TOP: Final = frozenset(
-    {"cluster", "devices", "pool_label", "node_gone_after", "dead_man", "log_budget", "profile", "nodes", "foreign"}
+    {
+        "backend",
+        "cluster",
+        "devices",
+        "pool_label",
+        "node_gone_after",
+        "dead_man",
+        "log_budget",
+        "profile",
+        "nodes",
+        "foreign",
+    }
     | {"budgets"}
     | access.KEYS
 )
@@ -97,6 +108,7 @@ def parse(text: str, *, where: str) -> ClusterFile:
 
 def _cluster(reader: Reader, document: Any) -> ClusterFile | None:
     top = reader.mapping(document, "file", _TOP)
+    reader.get(top, "backend", "file", values.choice(LOCAL_BACKEND, KUBERNETES_BACKEND), LOCAL_BACKEND)
     name = reader.get(top, "cluster", "file", values.text, "")
     if not name:
         reader.errors.append("file.cluster: the cluster's id is required")
@@ -157,7 +169,7 @@ def _twice(names: Iterable[str]) -> list[str]:
 def _profile(reader: Reader, raw: Any) -> Profile:
     source = reader.mapping(raw, "profile", _PROFILE)
     return Profile(
-        backend="local",
+        backend=LOCAL_BACKEND,
         identity=reader.get(source, "identity", "profile", values.member(Identity), Identity.UUID),
         portions=reader.get(source, "portions", "profile", values.flag, True),
         memory_requests=reader.get(source, "memory_requests", "profile", values.flag, True),

@@ -1,27 +1,36 @@
-"""The bus's identity, kept in the state folder: an agent has no database (architecture rules 8 and 10)."""
+"""What an agent of a local cluster keeps of itself, in its state folder: it has no database (architecture rule 8)."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from pathlib import Path
 
-from muster_cluster_agent.adapters.local.state import replace_file
+from muster_cluster_agent.adapters.local.state import StateFolder, replace_file
 
 
-@dataclass(frozen=True, slots=True)
-class FolderIdentity:
-    """Implements the chassis' IdentityStore in one file."""
+class FolderState:
+    """Implements `ports.AgentState` and the chassis' IdentityStore in a state folder."""
 
-    path: Path
+    def __init__(self, state: StateFolder) -> None:
+        self._state = state
+        self._bus = state.root / "bus"
+        self.instance = state.instance
+        self.start = state.start
+
+    def read_number(self, name: str) -> int:
+        """A kept number; 0 where there is none."""
+        return self._state.read_number(name)
+
+    async def keep_number(self, name: str, value: int) -> None:
+        """Keeps a number durably."""
+        await asyncio.to_thread(self._state.keep_number, name, value)
 
     async def known(self) -> str | None:
-        """The id of the cluster that this agent last spoke to, or None before the first time."""
+        """The id of the bus that this agent last spoke to, or None before the first time."""
         try:
-            return await asyncio.to_thread(self.path.read_text) or None
+            return await asyncio.to_thread(self._bus.read_text) or None
         except OSError:
             return None
 
     async def replace(self, cluster_id: str) -> None:
         """Remembers a new bus. What it lacks is told anyway: every connection begins with a resync."""
-        await asyncio.to_thread(replace_file, self.path, cluster_id.encode())
+        await asyncio.to_thread(replace_file, self._bus, cluster_id.encode())

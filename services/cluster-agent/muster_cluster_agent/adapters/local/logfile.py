@@ -18,6 +18,7 @@ SEGMENTS: Final = 4
 _PREFIX: Final = "log."
 _LONGEST_LINE: Final = 64 << 10  # bytes that are looked through for the beginning of a line
 _LEAST_BURST: Final = 1 << 20
+_LARGEST_TAIL: Final = 4 << 20
 _SECONDS_A_BUDGET: Final = 4.0
 
 
@@ -147,6 +148,23 @@ def _size_of(path: str) -> int:
         return os.path.getsize(path)
     except OSError:
         return 0
+
+
+def first_position(folder: str, since: float | None, lines: int) -> int:
+    """Where reading begins: at a moment (seconds since 1970), and then at the last so many lines of the rest; 0: all.
+
+    Of lines that are longer than 4 MiB together the last 4 MiB count.
+    """
+    end = position_since(folder, since) if since is not None else 0
+    if not lines:
+        return end
+    held = b""
+    while True:
+        end, chunk = read_from(folder, end, _LARGEST_TAIL)
+        if not chunk:
+            break
+        held = (held + chunk)[-_LARGEST_TAIL:]
+    return end - len(b"".join(held.splitlines(keepends=True)[-lines:]))
 
 
 def tail(folder: str, limit: int) -> bytes:

@@ -12,6 +12,7 @@ import pynvml
 from muster_cluster_agent.adapters.local.cluster_file import ClusterFile
 from muster_cluster_agent.domain.fleet import Device
 from muster_cluster_agent.errors import ClusterFileError
+from muster_kernel.cards import card_of
 
 
 def fill(file: ClusterFile) -> ClusterFile:
@@ -40,10 +41,11 @@ def found() -> tuple[Device, ...]:
 
 def _device(slot: int) -> Device:
     handle = pynvml.nvmlDeviceGetHandleByIndex(slot)
+    memory = int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
     return Device(
         uuid=_text(pynvml.nvmlDeviceGetUUID(handle)),
-        model=_text(pynvml.nvmlDeviceGetName(handle)),
-        memory_bytes=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+        model=card_of(_text(pynvml.nvmlDeviceGetName(handle)), memory),
+        memory_bytes=memory,
         slot=slot,
         mig_enabled=_mig(handle),
     )

@@ -80,7 +80,7 @@ class Watcher:
             self._changes.clear()
             changed, self._changed = frozenset(self._changed), set()
             fleet, self._fleet_changed = self._fleet_changed, False
-            yield Changed(changed, fleet)
+            yield Changed(changed, fleet=fleet, everything=fleet)
 
     def tell(self, workload_id: str) -> None:
         """A workload's replicas have changed."""

@@ -1,0 +1,56 @@
+"""How the container of a replica is made: what a workload's spec says beside command, environment and resources.
+
+Made by `adapters.containers` for back ends that have containers, carried by templates and plans. Pure values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class SecretVariable:
+    """A variable whose value is one key of a Secret of the cluster."""
+
+    name: str
+    secret: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """As whom and with which rights its processes run; None: what the image or the cluster says.
+
+    seccomp: RuntimeDefault or Unconfined; empty: the cluster's own. capabilities: those that are added.
+    """
+
+    uid: int | None = None
+    gid: int | None = None
+    groups: tuple[int, ...] = ()
+    non_root: bool | None = None
+    read_only_root: bool | None = None
+    escalation: bool | None = None
+    seccomp: str = ""
+    capabilities: tuple[str, ...] = ()
+    drop_capabilities: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """The container of one role.
+
+    pull_policy: Always, IfNotPresent or Never; empty: the cluster's own. extended: whole units by the resource's name.
+    large_shm: /dev/shm is as large as half of its memory.
+    """
+
+    image: str
+    pull_policy: str = ""
+    pull_secrets: tuple[str, ...] = ()
+    tty: bool = False
+    stdin: bool = False
+    secrets: tuple[SecretVariable, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    annotations: tuple[tuple[str, str], ...] = ()
+    extended: tuple[tuple[str, int], ...] = ()
+    large_shm: bool = False
+    security: Security = field(default_factory=Security)
