@@ -12,6 +12,8 @@ import pytest_asyncio
 from muster_cluster_agent.adapters.local.backend import LocalBackend
 from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.domain.actions import Abandon, Answer, BackendAction, Bury, Create, Outcome, Remove, Stop
+from muster_cluster_agent.domain.container import Container
+from muster_cluster_agent.domain.fleet import Identity
 from muster_cluster_agent.domain.holdings import DEVICE_IN_USE
 from muster_cluster_agent.domain.model import (
     Assignment,
@@ -29,18 +31,25 @@ from muster_cluster_agent.end import end
 from muster_cluster_agent.ports import Backend, Changed
 from tests.support.agents import workload_id
 from tests.support.backends import FakeBackend, Forgetful
+from tests.support.kubernetes_backends import NAMESPACE, PROJECT, backend_on, scene
 from tests.support.waiting import eventually
 
 FILE = "cluster: c\nnodes:\n  - {name: n-0, devices: {count: 2, model: A100-40GB, memory: 40Gi}}\n"
 SETTLED = {Outcome.DONE, Outcome.ALREADY}
 
 
-@pytest_asyncio.fixture(params=["memory", "local", "forgetful memory", "forgetful local"])
+@pytest_asyncio.fixture(
+    params=["memory", "local", "kubernetes", *(f"forgetful {each}" for each in ("memory", "local", "kubernetes"))]
+)
 async def backend(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Backend]:
     kind = str(request.param)
     if "memory" in kind:
         fake = FakeBackend()
         yield Forgetful(fake) if "forgetful" in kind else fake
+        return
+    if "kubernetes" in kind:
+        async with scene() as made, backend_on(made.server) as cluster:
+            yield Forgetful(cluster) if "forgetful" in kind else cluster
         return
     file = tmp_path / "cluster.yaml"
     file.write_text(FILE)
@@ -53,8 +62,8 @@ async def backend(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 def plan(command: str, number: int = 1, node: str = "n-0", shares: tuple[Share, ...] = ()) -> ReplicaPlan:
     run = Run("worker", 0, 1, node, shares=(shares,))
-    revision = Revision(1, 0, Pattern.SINGLE, Template(command=command), (run,))
-    assignment = Assignment(workload_id(number), 1, "", 1, (revision,), grace=1.0)
+    revision = Revision(1, 0, Pattern.SINGLE, Template(command=command, container=Container("x")), (run,))
+    assignment = Assignment(workload_id(number), 1, "", 1, (revision,), PROJECT, NAMESPACE, grace=1.0)
     return replica_plans(assignment, revision)[0]
 
 
@@ -154,6 +163,8 @@ async def test_an_unknown_node_takes_nothing(backend: Backend) -> None:
 
 async def test_a_device_is_refused_until_the_replica_that_holds_it_is_gone(backend: Backend) -> None:
     fleet = await backend.fleet()
+    if fleet.profile.identity is Identity.ANONYMOUS:
+        pytest.skip("the cluster's own kubelets count its devices")
     first, second = (device.uuid for device in fleet.nodes[0].devices)
     holder = await running(backend, shares=(Share(first, whole=True),))
     part = plan("sleep 1000", 2, shares=(Share(first, portion_milli=100),))
@@ -192,17 +203,21 @@ async def test_nodes_and_fleet_agree(backend: Backend) -> None:
     assert reported.boot_id == nodes["n-0"].boot
 
 
-async def test_a_log_is_read_by_position(backend: Backend) -> None:
+async def test_a_log_is_read_whole_or_from_its_last_lines_on(backend: Backend) -> None:
     made = plan("sh -c 'echo first; echo second; exit 0'")
     await settled(backend, Create(made))
     await gone(backend, made.name)
     assert made.name in await backend.replicas_with_logs(made.workload_id)
-    head = await backend.read_log(made.name, 0, 3)
-    rest = await backend.read_log(made.name, head.position, 1000)
-    assert len(head.data) == 3
-    assert head.data + rest.data == (await backend.read_log(made.name, 0, 1000)).data
-    assert (await backend.read_log(made.name, rest.position, 1000)).data == b""
-    assert (await backend.log_tail(made.name, 1000)).endswith(rest.data[-5:])
+    whole = await text_of(backend.read_log(made.name))
+    assert whole == b"first\nsecond\n"
+    assert await text_of(backend.read_log(made.name, tail=1)) == b"second\n"
+    assert await text_of(backend.read_log(made.name, follow=True)) == whole  # it has ended, and so does its log
+    assert await text_of(backend.read_log("w-none")) == b""
+    assert (await backend.log_tail(made.name, 1000)) == whole
+
+
+async def text_of(pieces: AsyncIterator[bytes]) -> bytes:
+    return b"".join([piece async for piece in pieces])
 
 
 async def test_the_state_of_a_replica_follows_its_life(backend: Backend) -> None:

@@ -1,7 +1,7 @@
 """docs/compatibility-fields.md: each field of the tables, whether it works, how that is tested, or why it is refused.
 
-`uv run python -m tests.support.compatibility_fields` writes the page from the catalogue, the tables and the local back
-end's own list of what it cannot honour; a test fails where the page is stale or names a test that is not there.
+`uv run python -m tests.support.compatibility_fields` writes the page from the catalogue, the tables and what each back
+end declares of each field; a test fails where the page is stale or names a test that is not there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import Final
 
 import yaml
 
+from muster_cluster_agent.adapters.kubernetes.support import KUBERNETES
 from muster_cluster_agent.adapters.local.support import LOCAL
+from muster_cluster_agent.adapters.support import Support
 from muster_language import Kind, Row, catalogue
 from muster_language.schemas.shape import COLOSSAL_KIND
 from tests.support.tables import LETTERS, in_policies, in_yaml, on_rest, table
@@ -72,7 +74,9 @@ def page() -> str:
         "",
         "## Fields in YAML",
         "",
-        *_table(["field", "kinds", "state", "tested by", "on the local back end", "decided"], _fields()),
+        *_table(
+            ["field", "kinds", "state", "tested by", "on the local back end", "on Kubernetes", "decided"], _fields()
+        ),
         "",
         "## Members of REST bodies",
         "",
@@ -99,7 +103,8 @@ def _fields() -> Iterator[Sequence[str]]:
         row = rows[0]
         if name != "args" and row.yaml == "arguments":
             continue
-        yield f"`{name}`", _kinds(row.kinds), _state(name, rows), tests_of(row), _local(row), row.note
+        ways = (_made(row, support) for support in (LOCAL, KUBERNETES))
+        yield f"`{name}`", _kinds(row.kinds), _state(name, rows), tests_of(row), *ways, row.note
 
 
 def _state(name: str, rows: list[Row]) -> str:
@@ -137,16 +142,17 @@ def _used() -> dict[str, set[str]]:
     return {name: {*document["spec"], *document} for name, document in documents.items()}
 
 
-def _local(row: Row) -> str:
+def _made(row: Row, support: Support) -> str:
+    """What a back end does with the field."""
     if row.refused:
         return ""
-    if row.name in LOCAL.refused:
+    if row.name in support.refused:
         return "such a workload waits there, with the reason"
-    if row.name in LOCAL.ignored:
+    if row.name in support.ignored:
         return "without effect, and said so"
-    if row.name in _SECRETS:
+    if row.name in _SECRETS and f"{row.yaml}=SECRET" in support.refused_values:
         return "honoured; a value that names a Secret waits there, with the reason"
-    return "honoured" if row.name in LOCAL.honoured else "no matter of a back end"
+    return "honoured" if row.name in support.honoured else "no matter of a back end"
 
 
 _SECRETS: Final = frozenset({"environment", "notebook_token"})

@@ -10,7 +10,7 @@ from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.explain import explain
 from muster_scheduler.domain.answers.wording import asks
 from muster_scheduler.domain.asked.quotas import UserLimit
-from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, Request
+from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, Request, WorkloadKind
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.nodes import NodeState
 from tests.support.asking import said, why
@@ -60,15 +60,19 @@ def test_taints_and_silence_and_refusals() -> None:
 
 
 def test_a_field_that_a_cluster_refuses_is_named() -> None:
-    fleet = Fleet(node("n1"), profile=Profile(portions=False, memory_requests=False, refused_fields=("gitSync", "s3")))
+    fleet = Fleet(
+        node("n1"),
+        profile=Profile(portions=False, memory_requests=False, refused_fields=("gitSync", "s3", "kind=Inference")),
+    )
     fleet.submit(1, request(fields=frozenset({"image", "gitSync"})))
     fleet.submit(2, request(role(portion(500))))
     fleet.submit(3, request(role(device_memory(1))))
     fleet.submit(4, request(role(mig_slice("1g.10gb"))))
-    told = [why(fleet, number).excluded for number in (1, 2, 3, 4)]
+    fleet.submit(5, request(kind=WorkloadKind.INFERENCE))
+    told = [why(fleet, number).excluded for number in (1, 2, 3, 4, 5)]
     assert told == [
         ((Constraint.CLUSTER_NOT_SUPPORTED, 1, f"is in a cluster that does not support {lack}"),)
-        for lack in ("gitSync", "portions of GPUs", "requests for GPU memory", "MIG slices")
+        for lack in ("gitSync", "portions of GPUs", "requests for GPU memory", "MIG slices", "kind=Inference")
     ]
     assert said(fleet, 4)[:2] == ("NotSupported", "1 cluster does not support MIG slices")
 

@@ -9,7 +9,7 @@ import pytest
 from muster_kernel.lifecycle import DesiredPhase, Phase
 from muster_kernel.reasons import WaitingReason
 from muster_scheduler.domain import events
-from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState
+from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, WorkloadKind
 from muster_scheduler.domain.decisions import Assign, Release
 from muster_scheduler.domain.fleet.clusters import Profile, Standing
 from muster_scheduler.domain.fleet.nodes import Mig, Mode, NodeState
@@ -245,13 +245,15 @@ def test_what_others_hold_is_taken() -> None:
 
 
 def test_what_a_cluster_cannot_do_is_said_and_not_tried() -> None:
-    fleet = Fleet(node("n1"), profile=Profile(portions=False, memory_requests=False, refused_fields=("image",)))
+    refused = ("image", "kind=Inference")
+    fleet = Fleet(node("n1"), profile=Profile(portions=False, memory_requests=False, refused_fields=refused))
     for number, asked in enumerate(
         (
             request(role(portion(500))),
             request(role(device_memory(1))),
             request(role(mig_slice("1g.10gb"))),
             request(fields=frozenset({"image"})),
+            request(kind=WorkloadKind.INFERENCE),
         ),
         1,
     ):

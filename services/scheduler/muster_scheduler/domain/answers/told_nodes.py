@@ -27,7 +27,7 @@ from muster_scheduler.domain.answers.wording import (
     wrong_type,
 )
 from muster_scheduler.domain.asked.requests import Kind, Shape
-from muster_scheduler.domain.asked.workloads import Request, Workload
+from muster_scheduler.domain.asked.workloads import KIND_WORDS, Request, Workload
 from muster_scheduler.domain.books.eligible import eligibility_of
 from muster_scheduler.domain.books.models import asked_of
 from muster_scheduler.domain.books.world import World
@@ -165,7 +165,7 @@ def _refusal(world: World, request: Request, node: Node) -> tuple[str, str] | No
     if cluster is None or cluster.profile is None:
         return None
     lack = unsupported(request, cluster.profile)
-    fields = request.fields.intersection(cluster.profile.refused_fields)
+    fields = {*request.fields, KIND_WORDS[request.kind]}.intersection(cluster.profile.refused_fields)
     return None if lack is None else not_supported(lack, sorted(fields))
 
 

@@ -33,6 +33,10 @@ class WorkloadKind(StrEnum):
     INFERENCE = "inference"
 
 
+KIND_WORDS: Final = {kind: f"kind={kind.value.capitalize()}" for kind in WorkloadKind}
+"""How a cluster's profile names a kind of workload that it refuses, beside the fields of the language."""
+
+
 class ReplicaState(StrEnum):
     """A replica's life as its agent saw it. ASSIGNED: the agent has not spoken of it yet. Gone is a flag of its own."""
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from muster_kernel.reasons import Unsupported
 from muster_scheduler.domain.asked.terms import Terms
-from muster_scheduler.domain.asked.workloads import Request, Workload
+from muster_scheduler.domain.asked.workloads import KIND_WORDS, Request, Workload
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.clusters import Cluster, Profile, Standing, refused
 
@@ -32,6 +32,8 @@ def able(request: Request, cluster: Cluster | None) -> bool:
 
 def unsupported(request: Request, profile: Profile) -> Unsupported | None:
     """The first thing in the request that a cluster with this profile refuses; None: nothing."""
+    if KIND_WORDS[request.kind] in profile.refused_fields:
+        return Unsupported.FIELDS
     for role in request.roles:
         lack = refused(profile, role.shape, request.fields)
         if lack is not None:

@@ -1,0 +1,207 @@
+"""The back end on a Kubernetes cluster: implements `ports.Backend` with pods.
+
+Opened by the composition root once this agent leads. The cache follows the cluster, `Acting` writes to it, the recorder
+writes ends down. Holds: nothing is concluded before every kind of object was listed once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Final, Self
+
+from muster_chassis import logs
+from muster_cluster_agent.adapters.file_reader import KUBERNETES_BACKEND
+from muster_cluster_agent.adapters.kubernetes.acting import Acting
+from muster_cluster_agent.adapters.kubernetes.cache import Cache
+from muster_cluster_agent.adapters.kubernetes.client import Client
+from muster_cluster_agent.adapters.kubernetes.cluster_file import KubernetesFile
+from muster_cluster_agent.adapters.kubernetes.logs import PodLogs
+from muster_cluster_agent.adapters.kubernetes.recorder import Recorder
+from muster_cluster_agent.adapters.kubernetes.support import KUBERNETES
+from muster_cluster_agent.domain.actions import (
+    DONE,
+    Abandon,
+    Answer,
+    BackendAction,
+    Bury,
+    Create,
+    Remove,
+    Route,
+    Stop,
+)
+from muster_cluster_agent.domain.fleet import Fleet, Identity, Profile
+from muster_cluster_agent.domain.kubernetes import marks
+from muster_cluster_agent.domain.kubernetes.marks import Owner
+from muster_cluster_agent.domain.kubernetes.observing import Asked, asked_of, evidence_of, hopeless, unschedulable
+from muster_cluster_agent.domain.kubernetes.pods import Pod
+from muster_cluster_agent.domain.model import NodeView, Observed, RunKey
+from muster_cluster_agent.errors import BackendError
+from muster_cluster_agent.ports import Changed
+
+UNBOUND_SECONDS: Final = 30.0
+"""How long the cluster's scheduler may say that a pod fits nowhere before it is placed elsewhere."""
+SILENT_SECONDS: Final = 10.0
+"""How long the API server may be without an answer before what is known counts as old."""
+_LOOK_SECONDS: Final = 5.0
+
+log = logs.get(__name__)
+
+
+class KubernetesBackend:
+    """The replicas of one control plane in one cluster. clock: seconds since 1970."""
+
+    def __init__(
+        self, client: Client, owner: Owner, file: KubernetesFile, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._clock = clock
+        self._client = client
+        self._observed_at = 0.0
+        self._cache = Cache(client, owner, file.counting, clock)
+        self._recorder = Recorder(client, self._cache, owner)
+        self._acting = Acting(client, self._cache, self._recorder, owner, file, clock)
+        self._logs = PodLogs(client, self._cache)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._cache.heard.append(self._hear)
+        self._profile = Profile(
+            backend=KUBERNETES_BACKEND,
+            identity=Identity.ANONYMOUS,
+            portions=False,
+            memory_requests=False,
+            ignored_fields=KUBERNETES.ignored_words,
+            refused_fields=KUBERNETES.refused_words,
+        )
+
+    async def __aenter__(self) -> Self:
+        """Opens it."""
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Closes it."""
+        await self.close()
+
+    async def open(self) -> None:
+        """Begins to follow the cluster, and waits until all of it is known."""
+        for number, run in enumerate([*(each.run for each in self._cache.followers), self._recorder.run, self._rounds]):
+            self._tasks.append(asyncio.create_task(run(), name=f"kubernetes-{number}"))
+        await self._cache.listed()
+
+    async def close(self) -> None:
+        """Stops following. Replicas go on."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def observed_at(self) -> float:
+        """Of when the cluster is known: the time of the last answer while every kind is followed."""
+        answered = time.monotonic() - self._client.answered_at
+        if answered <= SILENT_SECONDS and all(each.sound for each in self._cache.followers):
+            self._observed_at = self._clock() - answered
+        return self._observed_at
+
+    # ------------------------------------------------------------------------------------------------------- reading
+
+    async def list(self, workload_id: str | None = None) -> Sequence[Observed]:
+        """Every replica that is not removed, or those of one workload."""
+        found = self._cache.all() if workload_id is None else self._cache.of(workload_id)
+        return [one for one in found if not self._acting.is_refused(one.name)]
+
+    def watch(self) -> AsyncIterator[Changed]:
+        """What changes from now on."""
+        return self._cache.changes()
+
+    async def fleet(self) -> Fleet:
+        """The nodes of now, and what the cluster can do."""
+        return Fleet(self._profile, self._cache.report())
+
+    async def nodes(self) -> Mapping[str, NodeView]:
+        """The nodes as reconciling needs them."""
+        return self._cache.views()
+
+    async def replicas_with_logs(self, workload_id: str) -> Sequence[str]:
+        """Names of the workload's replicas of which a pod is there, the newest run last."""
+        return self._logs.names(workload_id)
+
+    def read_log(
+        self, name: str, *, since: float | None = None, tail: int = 0, follow: bool = False
+    ) -> AsyncIterator[bytes]:
+        """A replica's log, piece by piece."""
+        return self._logs.read(name, since, tail, follow=follow)
+
+    async def log_tail(self, name: str, limit: int) -> bytes:
+        """The last lines of a replica's log, at most `limit` bytes."""
+        return await self._logs.tail(name, limit)
+
+    async def dead_man(self) -> float | None:
+        """None: a pod goes on without its agent."""
+        return None
+
+    async def renew(self, sent_at: float, dead_man: float | None) -> None:
+        """Nothing waits for it."""
+
+    # -------------------------------------------------------------------------------------------------------- acting
+
+    async def act(self, action: BackendAction) -> Answer:
+        """Does one action. Raises nothing: what is not known is Outcome.UNKNOWN."""
+        match action:
+            case Create():
+                return await self._acting.create(action)
+            case Abandon():
+                return await self._acting.abandon(action)
+            case Stop():
+                return await self._acting.stop(action)
+            case Bury():
+                return await self._acting.bury(action)
+            case Remove():
+                return await self._acting.remove(action)
+            case Route():
+                return DONE  # nothing of this back end has an address yet
+
+    async def close_runs(self, workload_id: str, run: RunKey) -> None:
+        """Takes away what runs up to this one had beside their replicas. Raises BackendError."""
+        await self._acting.close_runs(workload_id, run)
+
+    def _hear(self, pod: Pod) -> None:
+        """What is due about a pod whatever is desired: its end is written down, and nothing of ours holds it."""
+        if pod.name in self._cache.ends or self._acting.is_refused(pod.name):
+            if marks.GONE in pod.finalizers:
+                self._recorder.free(pod.name)
+            return
+        evidence = evidence_of(pod)
+        if not evidence:
+            return
+        refusal = self._acting.refusal_of(pod)
+        if refusal is None:
+            self._recorder.record(pod.namespace, self._cache.observe(pod, self._clock(), evidence))
+            return
+        self._acting.refuse(pod.name, refusal)
+        self._recorder.free(pod.name)
+        if pod.deleted_at is None:
+            self._tasks.append(asyncio.create_task(self._acting.clear(pod), name=f"clear {pod.name}"))
+
+    async def _rounds(self) -> None:
+        """What only the clock says: pods that nobody binds, and pods that will not start."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            self._tasks = [task for task in self._tasks if not task.done()]
+            self._acting.forget_refusals()
+            now = self._clock()
+            for pod in [*self._cache.by_name.values()]:
+                try:
+                    await self._look(pod, now)
+                except (BackendError, ValueError) as error:
+                    log.warning("a pod cannot be looked after", pod=pod.key, error=str(error))
+
+    async def _look(self, pod: Pod, now: float) -> None:
+        unbound = unschedulable(pod, now, UNBOUND_SECONDS)
+        if unbound:
+            await self._acting.withdraw(pod, f"the cluster's scheduler finds no place on its node: {unbound}")
+            return
+        if pod.asked and pod.deleted_at is None and not pod.terminal:  # the answer to its deletion was lost
+            await self._acting.end(pod, asked_of(pod))
+            return
+        fault = hopeless(pod, now)
+        if fault:
+            await self._acting.end(pod, Asked(fault=fault))

@@ -1,0 +1,270 @@
+"""What the cluster's objects are now, by workload: the copy from which the agent answers without asking.
+
+Filled by four followers. Holds: a replica is told from its pod while that is there, and from the line in its run's root
+afterwards; a replica is GONE only once its line is in the cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Final
+
+from muster_chassis import logs
+from muster_cluster_agent.adapters.kubernetes.client import Client
+from muster_cluster_agent.adapters.kubernetes.list_watch import Follower, Kind
+from muster_cluster_agent.domain import usage
+from muster_cluster_agent.domain.fleet import Node
+from muster_cluster_agent.domain.kubernetes import ends, marks, nodes
+from muster_cluster_agent.domain.kubernetes.marks import Owner
+from muster_cluster_agent.domain.kubernetes.nodes import Counting, KubernetesNode
+from muster_cluster_agent.domain.kubernetes.observing import observed
+from muster_cluster_agent.domain.kubernetes.pods import Pod, pod_of
+from muster_cluster_agent.domain.kubernetes.roots import Namespace, Root, namespace_of, root_of
+from muster_cluster_agent.domain.model import NodeView, Observed
+from muster_cluster_agent.ports import Changed
+
+_FLEET_SECONDS: Final = 1.0  # at most one inventory a second, however many pods of others change
+_CLOCK_SECONDS: Final = 5.0  # a silent node becomes a lost one by the clock alone
+
+_log = logs.get(__name__)
+
+
+class Cache:
+    """The cluster as it was last seen. clock: seconds since 1970."""
+
+    def __init__(
+        self, client: Client, owner: Owner, counting: Counting, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._owner = owner
+        self._counting = counting
+        self._clock = clock
+        self.pods = Follower(client, Kind("pods", "/api/v1/pods"), lambda raw: pod_of(raw, owner), self._pod_changed)
+        self.roots = Follower(
+            client,
+            Kind("configmaps", "/api/v1/configmaps", f"{marks.SELECTOR},{marks.ORIGIN}={owner.origin}"),
+            lambda raw: root_of(raw, owner),
+            self._root_changed,
+        )
+        self.nodes = Follower(client, Kind("nodes", "/api/v1/nodes"), nodes.node_of, self._node_changed)
+        self.namespaces = Follower(
+            client, Kind("namespaces", "/api/v1/namespaces", marks.PROJECT), namespace_of, lambda *_: None
+        )
+        self.by_name: dict[str, Pod] = {}
+        """Muster's own pods by the replica's name."""
+        self.ends: dict[str, Observed | None] = {}
+        """Replicas that are GONE by name; None: removed."""
+        self.heard: list[Callable[[Pod], None]] = []
+        """Called with each pod of Muster's own that is new or has changed."""
+        self.lined: list[Callable[[str], None]] = []
+        """Called with the name of each replica whose end is written down in the cluster."""
+        self._pods_of: dict[str, set[str]] = defaultdict(set)  # names of replicas with a pod, by workload
+        self._ends_of: dict[str, set[str]] = defaultdict(set)
+        self._roots_of: dict[str, set[str]] = defaultdict(set)
+        self._others_on: dict[str, set[str]] = defaultdict(set)  # pods that are not Muster's, by node
+        self._unlined: set[str] = set()  # replicas whose lines have gone before their pods
+        self._boots: dict[str, str] = {}  # of the node on which a replica's container was first seen
+        self._gone_nodes: dict[str, KubernetesNode] = {}
+        self._reported: dict[str, Node] = {}
+        self._stale: set[str] = set()  # nodes whose report has to be made again
+        self._views: dict[str, NodeView] = {}
+        self._changed: set[str] = set()
+        self._fleet_changed = False
+        self._wake = asyncio.Event()
+
+    @property
+    def followers(self) -> tuple[Follower[Pod], Follower[Root], Follower[KubernetesNode], Follower[Namespace]]:
+        """Everything that is followed."""
+        return self.pods, self.roots, self.nodes, self.namespaces
+
+    async def listed(self) -> None:
+        """Waits until every kind was listed once: nothing is concluded from what is not known yet."""
+        for follower in self.followers:
+            await follower.listed.wait()
+        now = self._clock()
+        for pod in self.by_name.values():
+            if pod.node and pod.node not in self.nodes.items and pod.node not in self._gone_nodes:
+                self._gone_nodes[pod.node] = nodes.absent(pod.node, now)
+        self._look_at_nodes(now)
+
+    # ------------------------------------------------------------------------------------------------------- reading
+
+    def of(self, workload_id: str) -> list[Observed]:
+        """The replicas of one workload that are not removed."""
+        names = self._pods_of.get(workload_id, set()) | self._ends_of.get(workload_id, set())
+        found = (self.replica(name) for name in sorted(names))
+        return [one for one in found if one is not None]
+
+    def all(self) -> list[Observed]:
+        """All replicas that are not removed."""
+        found = (self.replica(name) for name in {**self.by_name, **self.ends})
+        return [one for one in found if one is not None]
+
+    def replica(self, name: str) -> Observed | None:
+        """A replica; None: it was never here, or is removed."""
+        if name in self.ends:
+            return self.ends[name]
+        pod = self.by_name.get(name)
+        return None if pod is None else self.observe(pod)
+
+    def observe(self, pod: Pod, gone_at: float | None = None, evidence: str = "") -> Observed:
+        """The replica that a pod of Muster's own is."""
+        # Before a container of it ran, another boot of its node is no evidence: it may first start after it.
+        node = self.nodes.items.get(pod.replica.node) if pod.replica is not None else None
+        boot = self._boots.get(pod.name) or (node.boot if node is not None else "")
+        units = dict(pod.amounts.extended).get(self._counting.resource, 0)
+        return observed(pod, boot=boot, charge=usage.charge((), units, {}), gone_at=gone_at, evidence=evidence)
+
+    def roots_of(self, workload_id: str) -> list[Root]:
+        """Every root and shard of a workload, in the order of runs and shards."""
+        found = (self.roots.items[key] for key in self._roots_of.get(workload_id, ()))
+        return sorted(found, key=lambda root: (root.run, root.shard))
+
+    def views(self) -> Mapping[str, NodeView]:
+        """The nodes as reconciling needs them: the same mapping as long as nothing of them has changed."""
+        return self._views
+
+    def report(self) -> tuple[Node, ...]:
+        """The nodes as they are reported."""
+        for name in self._stale:
+            node = self.nodes.items.get(name)
+            if node is None:
+                self._reported.pop(name, None)
+                continue
+            others = [self.pods.items[key] for key in self._others_on.get(name, ()) if key in self.pods.items]
+            self._reported[name] = nodes.reported(node, others, self._counting)
+        self._stale.clear()
+        return tuple(self._reported[name] for name in sorted(self._reported))
+
+    async def changes(self) -> AsyncIterator[Changed]:
+        """What changes from now on; the inventory at most once a second."""
+        told = 0.0
+        while True:
+            fleet = self._fleet_changed and time.monotonic() - told >= _FLEET_SECONDS
+            if not self._changed and not fleet:
+                await self._wait(told)
+                continue
+            changed, self._changed = frozenset(self._changed), set()
+            if fleet:
+                self._fleet_changed = False
+                told = time.monotonic()
+            yield Changed(changed, fleet=fleet)
+
+    def tell(self, workload_id: str) -> None:
+        """A workload has to be looked at."""
+        self._changed.add(workload_id)
+        self._wake.set()
+
+    async def _wait(self, told: float) -> None:
+        self._wake.clear()
+        left = max(0.0, told + _FLEET_SECONDS - time.monotonic()) if self._fleet_changed else _CLOCK_SECONDS
+        try:
+            async with asyncio.timeout(left):
+                await self._wake.wait()
+        except TimeoutError:
+            if not self._fleet_changed:
+                self._look_at_nodes(self._clock())
+
+    # ------------------------------------------------------------------------------------------------ what comes in
+
+    def _pod_changed(self, key: str, old: Pod | None, new: Pod | None) -> None:
+        self._other_changed(key, _of_others(old), _of_others(new))
+        ours = new if new is not None and new.replica is not None else old
+        if ours is None or ours.replica is None:
+            return
+        workload_id = ours.replica.workload_id
+        if ours is not new:
+            self.by_name.pop(ours.name, None)
+            self._pods_of[workload_id].discard(ours.name)
+            self._boots.pop(ours.name, None)
+            if ours.name in self._unlined:
+                self._unlined.discard(ours.name)
+                self._forget_end(workload_id, ours.name)
+        else:
+            self.by_name[ours.name] = ours
+            self._pods_of[workload_id].add(ours.name)
+            node = self.nodes.items.get(ours.node)
+            if node is not None and ours.name not in self._boots and any(one.ran for one in ours.containers):
+                self._boots[ours.name] = node.boot
+            for hear in self.heard:
+                hear(ours)
+        self.tell(workload_id)
+
+    def _other_changed(self, key: str, old: Pod | None, new: Pod | None) -> None:
+        """A pod that holds something of a node and is not Muster's."""
+        if old is not None and (new is None or new.node != old.node):
+            self._others_on[old.node].discard(key)
+            self._tell_node(old.node)
+        if new is not None and (old is None or (old.node, old.amounts) != (new.node, new.amounts)):
+            self._others_on[new.node].add(key)
+            self._tell_node(new.node)
+
+    def _root_changed(self, key: str, old: Root | None, new: Root | None) -> None:
+        root = new if new is not None else old
+        if root is None:
+            return
+        for name in old.lines if old is not None else {}:
+            if new is None or name not in new.lines:
+                self._forget_end(root.workload_id, name)
+        if new is None:
+            self._roots_of[root.workload_id].discard(key)
+        else:
+            self._roots_of[root.workload_id].add(key)
+            self.take_lines(root.workload_id, new.lines)
+        self.tell(root.workload_id)
+
+    def take_lines(self, workload_id: str, lines: Mapping[str, str]) -> None:
+        """Ends that are written down in the cluster. A line that cannot be read is one in the log."""
+        for name, line in lines.items():
+            try:
+                self.ends[name] = ends.replica_of(name, line)
+            except (ValueError, KeyError, TypeError) as error:
+                _log.warning("the end of a replica cannot be read", replica=name, error=repr(error))
+                continue
+            self._ends_of[workload_id].add(name)
+            for hear in self.lined:
+                hear(name)
+
+    def _forget_end(self, workload_id: str, name: str) -> None:
+        """The line about a replica has gone. Its pod, which may be seen to go later, must not look alive until then."""
+        if name in self.by_name:
+            self.ends[name] = None
+            self._unlined.add(name)
+            return
+        self.ends.pop(name, None)
+        self._ends_of[workload_id].discard(name)
+
+    def _node_changed(self, key: str, old: KubernetesNode | None, new: KubernetesNode | None) -> None:
+        if new is not None:
+            self._gone_nodes.pop(key, None)
+        elif old is not None:
+            self._gone_nodes[key] = nodes.deleted(old, self._clock())
+        self._tell_node(key)
+        self._look_at_nodes(self._clock())
+
+    def _tell_node(self, name: str) -> None:
+        self._stale.add(name)
+        self._fleet_changed = True
+        self._wake.set()
+
+    def _look_at_nodes(self, now: float) -> None:
+        """Judges the nodes again; the workloads on those that stand otherwise now are due."""
+        known = {**self._gone_nodes, **self.nodes.items}
+        views = {name: nodes.view(node, now, self._counting) for name, node in known.items()}
+        if views == self._views:
+            return
+        changed = {name for name, view in views.items() if self._views.get(name) != view}
+        self._views = views
+        for pod in self.by_name.values():
+            if pod.node in changed and pod.replica is not None:
+                self.tell(pod.replica.workload_id)
+        used = {pod.node for pod in self.by_name.values()}
+        for name in self._gone_nodes.keys() - used:
+            del self._gone_nodes[name]
+
+
+def _of_others(pod: Pod | None) -> Pod | None:
+    """The pod where it is not Muster's and holds something of a node."""
+    return pod if pod is not None and pod.replica is None and pod.node and not pod.terminal else None

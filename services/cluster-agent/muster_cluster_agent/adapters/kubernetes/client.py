@@ -1,0 +1,238 @@
+"""Calls of one API server, on raw JSON.
+
+kubernetes_asyncio reads the kubeconfig, refreshes tokens and builds the TLS context; its typed models would cost twelve
+times as much (reference/replicas.md 6.2). Holds: a call ends within its bound; an answer that is an error is an
+ApiError with the server's own words, and no answer is Unreachable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, Self
+
+import aiohttp
+from kubernetes_asyncio import config
+from kubernetes_asyncio.client import Configuration
+from kubernetes_asyncio.client.rest import RESTClientObject
+
+from muster_chassis import logs, metrics
+from muster_cluster_agent.errors import BackendError, ClusterFileError
+
+Json = dict[str, Any]
+CALL_SECONDS: Final = 30.0
+MERGE_PATCH: Final = "application/merge-patch+json"
+JSON_PATCH: Final = "application/json-patch+json"
+_CONNECTIONS: Final = 128
+_TOO_MANY: Final = 429
+_TRIES: Final = 3  # of a call that is told to come again later
+_LONGEST_PAUSE: Final = 5.0
+
+CALLS = metrics.counter(
+    "muster_agent_kubernetes_calls_total",
+    unit="calls",
+    meaning="Calls of the cluster's API server, by verb and by the class of the answer.",
+    action="`5xx` or `none` grows: the API server is in trouble. `429` grows: it limits the agent; lower `rate`.",
+    labels=("verb", "answer"),
+)
+
+_log = logs.get(__name__)
+
+
+class ApiError(BackendError):
+    """The API server's own refusal. status: the HTTP status; reason: its word, such as AlreadyExists."""
+
+    def __init__(self, status: int, reason: str, message: str, retry_after: float = 0.0) -> None:
+        """message: the server's sentence. retry_after: seconds that it asks to wait."""
+        super().__init__(message or f"the API server answered {status}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.retry_after = retry_after
+
+
+class Unreachable(BackendError):
+    """The API server did not answer; what was asked for may have happened."""
+
+
+class Bucket:
+    """Lets `rate` calls a second through, and `burst` at once."""
+
+    def __init__(self, rate: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._clock = clock
+        self._level = burst
+        self._at = clock()
+
+    async def take(self, *, urgent: bool = False) -> None:
+        """Waits for a turn. Callers are served in their order, since each books its turn at once; an urgent one goes.
+
+        What is urgent counts all the same, so that the others wait for it.
+        """
+        now = self._clock()
+        self._level = min(self._burst, self._level + (now - self._at) * self._rate) - 1
+        self._at = now
+        if self._level < 0 and not urgent:
+            await asyncio.sleep(-self._level / self._rate)
+
+
+async def configuration(kubeconfig: Path | None, context: str | None) -> Configuration:
+    """How the cluster is reached: a kubeconfig, or the pod's own account where there is none.
+
+    Raises ClusterFileError with what is missing.
+    """
+    found = Configuration()
+    try:
+        if kubeconfig is None:
+            config.load_incluster_config(client_configuration=found)  # type: ignore[no-untyped-call]
+        else:
+            await config.load_kube_config(str(kubeconfig), context, client_configuration=found, persist_config=False)
+    except (config.ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        where = "the pod's own account" if kubeconfig is None else f"the kubeconfig {kubeconfig}"
+        raise ClusterFileError(f"{where} does not say how the cluster is reached: {error}") from error
+    return found
+
+
+class Client:
+    """One API server. Use it as an async context manager."""
+
+    def __init__(self, how: Configuration, *, rate: float, burst: float) -> None:
+        """rate, burst: calls a second, and at once."""
+        self._how = how
+        self._bucket = Bucket(rate, burst)
+        self._session: aiohttp.ClientSession | None = None
+        self.answered_at = 0.0
+        """Monotonic time of the last answer, whatever it was."""
+        self.may_write: Callable[[], bool] = lambda: True
+        """Whether this agent leads the cluster: without the lead nothing is written."""
+
+    @property
+    def server(self) -> str:
+        """The address of the API server."""
+        return str(self._how.host)
+
+    async def __aenter__(self) -> Self:
+        """Opens the session."""
+        self._session = RESTClientObject(self._how, maxsize=_CONNECTIONS).pool_manager
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Closes every connection."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def get(self, path: str, **query: str) -> Json:
+        """One object, or one page of a list. Raises ApiError or Unreachable."""
+        return await self.call("GET", path, query=query)
+
+    async def post(self, path: str, body: Json) -> Json:
+        """Creates an object. Raises ApiError or Unreachable."""
+        return await self.call("POST", path, body=body)
+
+    async def patch(self, path: str, body: Any, content: str = MERGE_PATCH) -> Json:
+        """Changes an object. Raises ApiError or Unreachable."""
+        return await self.call("PATCH", path, body=body, content=content)
+
+    async def delete(self, path: str, body: Json | None = None) -> Json:
+        """Deletes an object. Raises ApiError or Unreachable."""
+        return await self.call("DELETE", path, body=body or {})
+
+    async def call(
+        self,
+        verb: str,
+        path: str,
+        *,
+        body: Any = None,
+        query: Mapping[str, str] | None = None,
+        content: str = "application/json",
+        fenced: bool = True,
+    ) -> Json:
+        """One call; asked again where the server says that it is too busy. Raises ApiError or Unreachable.
+
+        fenced: it is not made by an agent that does not lead. The Lease itself is taken without.
+        """
+        data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        for attempt in range(1, _TRIES + 1):
+            await self._bucket.take(urgent=verb == "DELETE")  # it gives capacity back
+            if fenced and verb != "GET" and not self.may_write():
+                raise Unreachable("this agent does not lead the cluster any more, and writes nothing")
+            try:
+                return await self._once(verb, path, data, query or {}, content)
+            except ApiError as error:
+                if error.status != _TOO_MANY or attempt == _TRIES:
+                    raise
+                await asyncio.sleep(min(_LONGEST_PAUSE, error.retry_after or attempt))
+        raise AssertionError("the last try returns or raises")
+
+    async def _once(self, verb: str, path: str, data: bytes | None, query: Mapping[str, str], content: str) -> Json:
+        timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
+        async with self._answer(verb, path, data, query, content, timeout) as answer:
+            try:
+                found: Json = json.loads(await answer.read())
+            except ValueError as error:
+                raise Unreachable(f"{self._how.host} answered {verb} {path} with something else than JSON") from error
+            return found
+
+    @asynccontextmanager
+    async def stream(self, path: str, query: Mapping[str, str], silence: float) -> AsyncIterator[aiohttp.StreamReader]:
+        """A long answer, read as it comes. silence: seconds without a byte after which it counts as broken."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CALL_SECONDS, sock_read=silence)
+        async with self._answer("GET", path, None, query, "application/json", timeout) as answer:
+            yield answer.content
+
+    @asynccontextmanager
+    async def _answer(
+        self,
+        verb: str,
+        path: str,
+        data: bytes | None,
+        query: Mapping[str, str],
+        content: str,
+        timeout: aiohttp.ClientTimeout,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        if self._session is None:
+            raise Unreachable("the client is not open")
+        headers = {"Accept": "application/json", "Content-Type": content, "User-Agent": "muster-agent"}
+        token = await self._how.get_api_key_with_prefix("BearerToken")
+        if token:
+            headers["Authorization"] = token
+        call = self._session.request(
+            verb,
+            f"{self._how.host}{path}",
+            data=data,
+            params=query,
+            headers=headers,
+            timeout=timeout,
+            proxy=self._how.proxy,
+            server_hostname=self._how.tls_server_name,
+        )
+        try:
+            async with call as answer:
+                self.answered_at = time.monotonic()
+                CALLS.labels(verb, _class_of(answer.status)).inc()
+                if answer.status >= 400:  # noqa: PLR2004  where HTTP's errors begin
+                    raise await _error(answer)
+                yield answer
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            CALLS.labels(verb, "none").inc()
+            raise Unreachable(f"{self._how.host} does not answer: {error!r}") from error
+
+
+def _class_of(status: int) -> str:
+    return "429" if status == _TOO_MANY else f"{status // 100}xx"
+
+
+async def _error(answer: aiohttp.ClientResponse) -> ApiError:
+    text = (await answer.read())[:65536].decode("utf-8", "replace")
+    try:
+        said = json.loads(text)
+        reason, message = str(said.get("reason", "")), str(said.get("message", ""))
+    except (ValueError, AttributeError):
+        reason, message = "", text[:1000]
+    wait = answer.headers.get("Retry-After", "")
+    return ApiError(answer.status, reason, message, float(wait) if wait.isdigit() else 0.0)

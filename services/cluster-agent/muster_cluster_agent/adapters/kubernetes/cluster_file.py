@@ -1,0 +1,116 @@
+"""The file that says how an agent works on a Kubernetes cluster (docs/guides/clusters.md describes it for people).
+
+Read when the agent starts. Holds: a file with any error is refused as a whole, with every error named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from muster_cluster_agent.adapters import values
+from muster_cluster_agent.adapters.file_reader import KUBERNETES_BACKEND, Reader, load
+from muster_cluster_agent.domain.kubernetes.manifests import Style
+from muster_cluster_agent.domain.kubernetes.nodes import Counting
+from muster_cluster_agent.errors import ClusterFileError
+
+_TOP: Final = frozenset(
+    {"cluster", "backend", "kubeconfig", "context", "namespace", "namespaces", "scheduler", "priority_class"}
+    | {"runtime_class", "devices", "tolerate", "pull_secrets", "node_gone_after", "rate"}
+)
+_DEVICES: Final = frozenset({"resource"})
+_TOLERATION: Final = frozenset({"key", "operator", "value", "effect"})
+_RATE: Final = frozenset({"calls", "burst"})
+_NEVER: Final = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesFile:
+    """The whole file.
+
+    kubeconfig None: the pod's own account. namespace: the agent's own. managed: namespaces of projects are made where
+    they are missing. rate, burst: calls of the API server a second, and at once.
+    """
+
+    cluster: str
+    kubeconfig: Path | None
+    context: str | None
+    namespace: str
+    managed: bool
+    style: Style = field(default_factory=Style)
+    counting: Counting = field(default_factory=Counting)
+    rate: float = 200.0
+    burst: float = 400.0
+
+
+def parse(text: str, *, where: Path) -> KubernetesFile:
+    """The file's content. Raises ClusterFileError with every error; `where` is the file's own place."""
+    reader = Reader()
+    top = reader.mapping(load(text, where=str(where)), "file", _TOP)
+    reader.get(top, "backend", "file", values.choice(KUBERNETES_BACKEND), "")
+    name = reader.get(top, "cluster", "file", values.text, "")
+    if not name:
+        reader.errors.append("file.cluster: the cluster's id is required")
+    devices = reader.mapping(top.get("devices") or {}, "devices", _DEVICES)
+    resource = reader.get(devices, "resource", "devices", values.text, "nvidia.com/gpu")
+    tolerate = tuple(
+        _toleration(reader, raw, f"tolerate[{index}]")
+        for index, raw in enumerate(reader.items(top.get("tolerate"), "tolerate"))
+    )
+    rate = reader.mapping(top.get("rate") or {}, "rate", _RATE)
+    kubeconfig = reader.get(top, "kubeconfig", "file", values.text, "")
+    found = KubernetesFile(
+        cluster=name,
+        kubeconfig=(where.parent / kubeconfig).absolute() if kubeconfig else None,
+        context=reader.get(top, "context", "file", values.text, "") or None,
+        namespace=reader.get(top, "namespace", "file", values.text, "muster"),
+        managed=reader.get(top, "namespaces", "file", values.choice("managed", "listed"), "managed") == "managed",
+        style=Style(
+            resource=resource,
+            priority_class=reader.get(top, "priority_class", "file", values.text, ""),
+            runtime_class=reader.get(top, "runtime_class", "file", values.text, ""),
+            scheduler=reader.get(top, "scheduler", "file", values.text, ""),
+            pull_secrets=reader.get(top, "pull_secrets", "file", values.words, ()),
+            tolerate=tolerate,
+        ),
+        counting=Counting(
+            resource=resource,
+            tolerated=frozenset(one["key"] for one in tolerate if one.get("key")),
+            gone_after=_gone_after(reader, top),
+        ),
+        rate=reader.get(rate, "calls", "rate", _positive, 200.0),
+        burst=reader.get(rate, "burst", "rate", _positive, 400.0),
+    )
+    if found.context and found.kubeconfig is None:
+        reader.errors.append("file.context: it is a context of a kubeconfig; add `kubeconfig`")
+    if reader.errors:
+        raise ClusterFileError("\n".join(f"{where}: {error}" for error in reader.errors))
+    return found
+
+
+def _toleration(reader: Reader, raw: Any, path: str) -> Mapping[str, str]:
+    """A toleration as the API has it."""
+    source = reader.mapping(raw, path, _TOLERATION)
+    found = {
+        "key": reader.get(source, "key", path, values.text, ""),
+        "operator": reader.get(source, "operator", path, values.choice("Equal", "Exists"), ""),
+        "value": reader.get(source, "value", path, values.text, ""),
+        "effect": reader.get(source, "effect", path, values.choice("NoSchedule", "PreferNoSchedule", "NoExecute"), ""),
+    }
+    return {name: text for name, text in found.items() if text}
+
+
+def _gone_after(reader: Reader, top: Mapping[str, Any]) -> float | None:
+    """Seconds after which a silent node is gone for good; None: never."""
+    if top.get("node_gone_after") == _NEVER:
+        return None
+    return reader.get(top, "node_gone_after", "file", values.seconds, 900.0)
+
+
+def _positive(value: Any) -> float:
+    given = values.seconds(value)
+    if given <= 0:
+        raise ValueError(f"expected more than 0, not {value!r}")
+    return given

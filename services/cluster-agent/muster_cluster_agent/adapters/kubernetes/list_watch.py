@@ -1,0 +1,196 @@
+"""Keeps a copy of one kind of objects as the API server has them: a list, then a watch from there on, for ever.
+
+A loop of our own, since the library's repeats a stale version and spins on an empty stream (reference/replicas.md 6).
+Holds: what was deleted while nobody watched is seen as deleted after the next list; an object that cannot be read is
+one line in the log, and the others are kept; an empty watch is never followed by the next without a pause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+import aiohttp
+
+from muster_chassis import logs, metrics
+from muster_chassis.backoff import Backoff
+from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client, Unreachable
+from muster_cluster_agent.errors import BackendError
+
+T = TypeVar("T")
+PAGE: Final = 500
+_RELIST_SECONDS: Final = 600.0
+_SHORTEST_WATCH: Final = 300  # seconds; each is up to twice as long, so that not all end at once
+_MORE_SILENCE: Final = 15.0
+_LARGEST_LINE: Final = 8 << 20
+_EXPIRED: Final = 410
+_SHORT_LIVED: Final = 1.0  # seconds: a watch that ended sooner is followed by a pause
+
+RELISTS = metrics.counter(
+    "muster_agent_kubernetes_lists_total",
+    unit="lists",
+    meaning="Full lists of one kind of objects that the agent has read from the API server.",
+    action="If it grows by more than one in ten minutes a kind, look at the agent's log for why its watches break.",
+    labels=("kind",),
+)
+
+_log = logs.get(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What is followed: its name for people, its path, and which of them."""
+
+    name: str
+    path: str
+    selector: str = ""
+
+
+class Follower(Generic[T]):
+    """The objects of one kind by `namespace/name`.
+
+    read: an object of its JSON; it may raise ValueError, KeyError or TypeError. changed: called with the old and the
+    new object after each change; None: there is none. known: awaited once, when the first list is complete.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        kind: Kind,
+        read: Callable[[Mapping[str, Any]], T],
+        changed: Callable[[str, T | None, T | None], None],
+    ) -> None:
+        self.items: dict[str, T] = {}
+        self.listed = asyncio.Event()
+        self.sound = False
+        """Whether the copy follows the server: false from a break until the next list or watch."""
+        self._client = client
+        self._kind = kind
+        self._read = read
+        self._changed = changed
+        self._version = ""
+        self._listed_at = 0.0
+
+    async def run(self) -> None:
+        """Follows for ever. A break is said and repaired."""
+        backoff = Backoff(first=0.8, last=30.0)
+        while True:
+            began = time.monotonic()
+            try:
+                if not self._version or began - self._listed_at >= _RELIST_SECONDS:
+                    await self._list()
+                await self._watch(backoff)
+            except ApiError as error:
+                if error.status == _EXPIRED:
+                    self._version = ""
+                else:
+                    self._break(error)
+            except BackendError as error:
+                self._break(error)
+            except (ValueError, KeyError, TypeError) as error:  # an event that is none: the next list says what is
+                self._version = ""
+                self._break(error)
+            if time.monotonic() - began < _SHORT_LIVED:
+                await backoff.pause()
+
+    def _break(self, error: Exception) -> None:
+        self.sound = False
+        _log.warning("objects of the cluster cannot be followed", kind=self._kind.name, error=str(error))
+
+    async def _list(self) -> None:
+        """Reads all pages, then takes the difference to what was known."""
+        found: dict[str, T] = {}
+        query = {"limit": str(PAGE), **self._selector()}
+        while True:
+            page = await self._client.get(self._kind.path, **query)
+            for raw in page.get("items") or ():
+                self._put(found, raw)
+            metadata = page.get("metadata") or {}
+            if not metadata.get("continue"):
+                break
+            query["continue"] = metadata["continue"]
+        RELISTS.labels(self._kind.name).inc()
+        self._version = str(metadata.get("resourceVersion", ""))
+        self._listed_at = time.monotonic()
+        for key in self.items.keys() - found.keys():
+            self._changed(key, self.items.pop(key), None)
+        for key, item in found.items():
+            old = self.items.get(key)
+            if old != item:
+                self.items[key] = item
+                self._changed(key, old, item)
+        self.sound = True
+        self.listed.set()
+
+    async def _watch(self, backoff: Backoff) -> None:
+        seconds = random.randint(_SHORTEST_WATCH, 2 * _SHORTEST_WATCH)  # noqa: S311  spreads load, guards nothing
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(seconds),
+            "resourceVersion": self._version,
+            **self._selector(),
+        }
+        async with self._client.stream(self._kind.path, query, seconds + _MORE_SILENCE) as content:
+            self.sound = True
+            buffered = bytearray()
+            async for piece in _pieces(content):
+                buffered += piece
+                *lines, rest = bytes(buffered).split(b"\n")
+                buffered = bytearray(rest)
+                for line in lines:
+                    if line:
+                        self._take(json.loads(line))
+                        backoff.reset()
+                if len(buffered) > _LARGEST_LINE:
+                    self._version = ""
+                    raise Unreachable(f"an event of {self._kind.name} has more than {_LARGEST_LINE} bytes")
+
+    def _take(self, event: Mapping[str, Any]) -> None:
+        """One event of a watch."""
+        kind, raw = event["type"], event["object"]
+        if kind == "ERROR":
+            raise ApiError(int(raw.get("code", 0)), str(raw.get("reason", "")), str(raw.get("message", "")))
+        self._version = str(raw["metadata"]["resourceVersion"])
+        if kind == "BOOKMARK":
+            return
+        key = _key(raw)
+        old = self.items.get(key)
+        if kind == "DELETED":
+            if self.items.pop(key, None) is not None:
+                self._changed(key, old, None)
+            return
+        self._put(self.items, raw)
+        new = self.items.get(key)
+        if new is not None and new != old:
+            self._changed(key, old, new)
+
+    def _put(self, into: dict[str, T], raw: Mapping[str, Any]) -> None:
+        key = _key(raw)
+        try:
+            into[key] = self._read(raw)
+        except (ValueError, KeyError, TypeError) as error:
+            _log.warning("an object of the cluster cannot be read", kind=self._kind.name, name=key, error=repr(error))
+
+    def _selector(self) -> dict[str, str]:
+        return {"labelSelector": self._kind.selector} if self._kind.selector else {}
+
+
+async def _pieces(content: aiohttp.StreamReader) -> Any:
+    """The bytes as they come. Raises Unreachable where the connection breaks, or is silent for too long."""
+    try:
+        async for piece in content.iter_any():
+            yield piece
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise Unreachable(f"the watch broke: {error!r}") from error
+
+
+def _key(raw: Mapping[str, Any]) -> str:
+    metadata = raw["metadata"]
+    namespace = metadata.get("namespace", "")
+    return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])

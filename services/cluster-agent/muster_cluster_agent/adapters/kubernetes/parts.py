@@ -1,0 +1,37 @@
+"""The Kubernetes back end, opened: the lead is taken first, then the agent's own state, then the cluster is listed.
+
+Holds: an agent that does not lead reads no assignments and writes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from muster_chassis.runtime import Runtime
+from muster_cluster_agent.adapters.kubernetes.backend import KubernetesBackend
+from muster_cluster_agent.adapters.kubernetes.client import Client, configuration
+from muster_cluster_agent.adapters.kubernetes.cluster_file import parse
+from muster_cluster_agent.adapters.kubernetes.lead import Lead
+from muster_cluster_agent.adapters.kubernetes.state import ClusterState
+from muster_cluster_agent.adapters.kubernetes.support import KUBERNETES
+from muster_cluster_agent.domain.kubernetes.marks import Owner
+from muster_cluster_agent.parts import Parts
+from muster_cluster_agent.settings import AgentSettings
+
+_RANDOM_BYTES = 4
+
+
+async def open_kubernetes(runtime: Runtime, settings: AgentSettings) -> Parts:
+    """Opens the back end on a cluster, once this agent leads it. Raises ClusterFileError, ApiError or Unreachable."""
+    file = parse(settings.cluster_file.read_text(encoding="utf-8"), where=settings.cluster_file)
+    how = await configuration(file.kubeconfig, file.context)
+    client = await runtime.enter(Client(how, rate=file.rate, burst=file.burst))
+    lead = Lead(client, file.namespace, f"{socket.gethostname()}_{os.urandom(_RANDOM_BYTES).hex()}")
+    client.may_write = lambda: lead.holds
+    await lead.take()
+    runtime.close_last(lead.give_back)
+    state = ClusterState(client, file.namespace, file.cluster)
+    await state.open()
+    backend = await runtime.enter(KubernetesBackend(client, Owner(state.instance, file.cluster), file))
+    return Parts(file.cluster, backend, state, KUBERNETES, eternal={"lead": lead.keep, "state": state.run})

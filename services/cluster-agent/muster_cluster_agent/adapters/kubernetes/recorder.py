@@ -1,0 +1,166 @@
+"""Writes down how replicas ended before their pods may go: a line in the run's root, then the finalizer off the pod.
+
+The order is law (kubernetes.md 3.3): a pod that is readable until its end is written cannot be forgotten, and one whose
+end is written needs nothing to hold it. Holds: every path to GONE ends with Muster's finalizer off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from itertools import islice
+from typing import Any, Final
+
+from muster_chassis import logs
+from muster_chassis.backoff import Backoff
+from muster_cluster_agent.adapters.kubernetes.cache import Cache
+from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client
+from muster_cluster_agent.domain.kubernetes import ends, marks
+from muster_cluster_agent.domain.kubernetes.manifests import Manifest, shard_name
+from muster_cluster_agent.domain.kubernetes.marks import Owner
+from muster_cluster_agent.domain.kubernetes.pods import Pod
+from muster_cluster_agent.domain.kubernetes.roots import Root
+from muster_cluster_agent.domain.model import Observed
+from muster_cluster_agent.errors import BackendError
+from muster_kernel import ids
+
+GATHER_SECONDS: Final = 0.1
+_NOT_FOUND: Final = 404
+_CONFLICT: Final = 409
+_FORBIDDEN: Final = 403
+
+_log = logs.get(__name__)
+
+
+class Recorder:
+    """The ends of replicas on their way into the cluster."""
+
+    def __init__(self, client: Client, cache: Cache, owner: Owner) -> None:
+        self._client = client
+        self._cache = cache
+        self._owner = owner
+        self._due: dict[str, tuple[str, Observed]] = {}  # by the replica's name: its namespace, and how it ended
+        self._held: set[str] = set()  # replicas whose end is written and whose pods still have the finalizer
+        self._wake = asyncio.Event()
+        cache.lined.append(self._seen)
+
+    def _seen(self, name: str) -> None:
+        """A line that is in the cluster is not written again where its answer was lost: its run may be over by then."""
+        if self._due.pop(name, None) is not None:
+            self.free(name)
+
+    def record(self, namespace: str, replica: Observed) -> None:
+        """Writes the end of a replica down soon; the first end of a name counts."""
+        if replica.name not in self._due and replica.name not in self._cache.ends:
+            self._due[replica.name] = (namespace, replica)
+            self._wake.set()
+
+    def free(self, name: str) -> None:
+        """Takes the finalizer off the pod of a replica soon: its end is written down, or it never began."""
+        self._held.add(name)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """For ever: gathers for a moment, then writes each run's lines in one call."""
+        backoff = Backoff(first=0.5, last=10.0)
+        while True:
+            await self._wake.wait()
+            await asyncio.sleep(GATHER_SECONDS)
+            self._wake.clear()
+            if await self.write():
+                backoff.reset()
+            else:
+                self._wake.set()
+                await backoff.pause()
+
+    async def write(self) -> bool:
+        """Writes what is due; False where some of it could not be written and is due again."""
+        runs: dict[tuple[str, str], list[Observed]] = defaultdict(list)
+        for namespace, replica in self._due.values():
+            base = ids.base_name(replica.workload_id, replica.generation, replica.attempt)
+            runs[namespace, base].append(replica)
+        written = [await self._write_run(namespace, base, replicas) for (namespace, base), replicas in runs.items()]
+        held, self._held = sorted(self._held), set()
+        freed = await asyncio.gather(*(self._release(name) for name in held))
+        self._held.update(name for name, done in zip(held, freed, strict=True) if not done)
+        return all(written) and all(freed)
+
+    async def _write_run(self, namespace: str, base: str, replicas: list[Observed]) -> bool:
+        lines = {replica.name: ends.line_of(replica) for replica in replicas}
+        try:
+            await self.put_lines(namespace, base, replicas[0], lines)
+        except BackendError as error:
+            if not (isinstance(error, ApiError) and error.status in {_FORBIDDEN, _NOT_FOUND}):
+                _log.warning("the end of replicas is not written down yet", run=base, error=str(error))
+                return False
+            # A namespace that is going takes no line: what is known is kept in memory, and nothing is held up.
+            _log.warning("the end of replicas cannot be written down", run=base, error=str(error))
+            self._cache.take_lines(replicas[0].workload_id, lines)
+        for replica in replicas:
+            self._due.pop(replica.name, None)
+            self._cache.tell(replica.workload_id)
+            self._held.add(replica.name)
+        return True
+
+    async def put_lines(self, namespace: str, base: str, replica: Observed, lines: dict[str, str]) -> None:
+        """Adds lines to a run's root or to a shard of it. Raises ApiError or Unreachable.
+
+        Lines that replace others go where those are; a shard that is full takes no new name.
+        """
+        known = [root for root in self._cache.roots_of(replica.workload_id) if root.run == replica.key]
+        left = dict(lines)
+        for root in known:
+            here = {name: left.pop(name) for name in [*left] if name in root.lines}
+            if here:
+                await self._patch(root.namespace, root.name, here)
+        shards = [root for root in known if not root.full]
+        next_shard = max((root.shard for root in known), default=-1) + 1
+        while left:
+            if not shards:
+                shards.append(await self._make(namespace, base, replica, next_shard))
+                next_shard += 1
+            shard = shards.pop(0)
+            here = dict(islice(left.items(), ends.LINES_IN_SHARD - len(shard.lines)))
+            await self._patch(shard.namespace, shard.name, here)
+            left = {name: line for name, line in left.items() if name not in here}
+
+    async def _release(self, name: str) -> bool:
+        """Takes Muster's finalizer off a pod; False where that has to be tried again."""
+        pod = self._cache.by_name.get(name)
+        if pod is None or marks.GONE not in pod.finalizers:
+            return True
+        left = [one for one in pod.finalizers if one != marks.GONE]
+        try:
+            await self._client.patch(path_of(pod), {"metadata": {"uid": pod.uid, "finalizers": left or None}})
+        except ApiError as error:
+            if error.status not in {_NOT_FOUND, _CONFLICT}:  # it has gone, or another pod has its name
+                _log.warning("a pod keeps its finalizer for now", pod=pod.key, error=str(error))
+                return False
+        except BackendError:
+            return False
+        return True
+
+    async def _patch(self, namespace: str, name: str, lines: dict[str, str]) -> None:
+        path = f"/api/v1/namespaces/{namespace}/configmaps/{name}"
+        raw = await self._client.patch(path, {"data": lines})
+        self._cache.take_lines(raw["metadata"]["labels"][marks.WORKLOAD], lines)
+
+    async def _make(self, namespace: str, base: str, replica: Observed, number: int) -> Root:
+        """Makes the root (0) again that somebody took away, or another shard."""
+        labels = marks.run_labels(self._owner, replica.workload_id, replica.project, replica.key)
+        name = shard_name(base, number) if number else base
+        metadata: Manifest = {"name": name, "namespace": namespace, "labels": {**labels, marks.SHARD: str(number)}}
+        if not number:
+            metadata["finalizers"] = [marks.ROOT]
+        body: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+        try:
+            await self._client.post(f"/api/v1/namespaces/{namespace}/configmaps", body)
+        except ApiError as error:
+            if error.status != _CONFLICT or error.reason != "AlreadyExists":
+                raise
+        return Root(name, namespace, "", replica.workload_id, replica.project, replica.key, number, {})
+
+
+def path_of(pod: Pod) -> str:
+    """Where the API has a pod."""
+    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"

@@ -1,0 +1,1 @@
+"""What a Kubernetes cluster is to Muster: objects that replicas become, and replicas that objects are. Pure."""

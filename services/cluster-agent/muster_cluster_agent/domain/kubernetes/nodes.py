@@ -1,0 +1,173 @@
+"""Nodes of a cluster as the agent reports them, and as reconciling needs them (kubernetes.md 7.6, 8.4 and 10).
+
+Called by the Kubernetes back end after changes of nodes and pods. Pure: the time is an argument.
+Holds: what others hold is never offered; a node that is deleted stays LOST to its replicas until time or another boot
+gives evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from muster_cluster_agent.domain.fleet import Foreign, Node, NodeState, Taint
+from muster_cluster_agent.domain.kubernetes.amounts import Amounts, quantities
+from muster_cluster_agent.domain.kubernetes.pods import Pod, moment
+from muster_cluster_agent.domain.model import NodeHealth, NodeView
+from muster_kernel.cards import card_of
+
+Json = Mapping[str, Any]
+OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
+DRAIN_DEADLINE: Final = "muster.io/drain-deadline"
+"""Annotation of a node: until when it is to be empty, as RFC 3339."""
+_PRODUCT: Final = "nvidia.com/gpu.product"
+_GPU_MEMORY: Final = "nvidia.com/gpu.memory"  # MiB
+_REPLICATED: Final = "nvidia.com/gpu.replicas"
+_SHARED: Final = "-SHARED"
+_STATE_TAINTS: Final = "node.kubernetes.io/"  # the cluster's own: what they say is the node's state
+_NOISE: Final = ("feature.node.kubernetes.io/", "beta.kubernetes.io/")
+_MEBIBYTE: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesNode:
+    """A node of its JSON. silent_since: since when it has not been Ready; None: it is. Times in seconds since 1970."""
+
+    name: str
+    uid: str
+    boot: str
+    unschedulable: bool
+    silent_since: float | None
+    drain_deadline: float | None
+    labels: tuple[tuple[str, str], ...]
+    taints: tuple[Taint, ...]
+    allocatable: Amounts
+    out_of_service: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """How devices are counted and what is hidden, as the cluster file says.
+
+    resource: whose units are GPUs. tolerated: keys of taints that every pod of Muster tolerates. gone_after: seconds
+    after which a silent node counts as gone for good; None: never.
+    """
+
+    resource: str = "nvidia.com/gpu"
+    tolerated: frozenset[str] = field(default=frozenset())
+    gone_after: float | None = 900.0
+
+
+def node_of(raw: Json) -> KubernetesNode:
+    """A node of its JSON. Raises ValueError, KeyError or TypeError for one that is not whole."""
+    metadata, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
+    ready: Json = next((one for one in status.get("conditions") or () if one["type"] == "Ready"), {})
+    taints = tuple(Taint(one["key"], one.get("value", ""), one["effect"]) for one in spec.get("taints") or ())
+    found = quantities(status.get("allocatable") or {})
+    deadline = (metadata.get("annotations") or {}).get(DRAIN_DEADLINE)
+    return KubernetesNode(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        boot=(status.get("nodeInfo") or {}).get("bootID", ""),
+        unschedulable=bool(spec.get("unschedulable")),
+        silent_since=None if ready.get("status") == "True" else moment(ready.get("lastTransitionTime")) or 0.0,
+        drain_deadline=moment(deadline),
+        labels=tuple(
+            sorted((name, text) for name, text in (metadata.get("labels") or {}).items() if not name.startswith(_NOISE))
+        ),
+        taints=taints,
+        allocatable=Amounts(
+            found.pop("cpu", 0), found.pop("memory", 0), tuple(sorted((n, a) for n, a in found.items() if a))
+        ),
+        out_of_service=any(one.key == OUT_OF_SERVICE for one in taints),
+    )
+
+
+def reported(node: KubernetesNode, others: Iterable[Pod], counting: Counting) -> Node:
+    """The node as the scheduler hears of it. others: pods on it that are not Muster's and not terminal."""
+    labels = dict(node.labels)
+    devices = 0 if _is_shared(labels) else dict(node.allocatable.extended).get(counting.resource, 0)
+    foreign = _foreign([pod.amounts for pod in others], counting)
+    return Node(
+        name=node.name,
+        uid=node.uid,
+        boot_id=node.boot,
+        state=_state(node),
+        cpu_milli=node.allocatable.cpu,
+        memory_bytes=node.allocatable.memory,
+        drain_deadline=node.drain_deadline,
+        labels=node.labels,
+        taints=tuple(
+            taint
+            for taint in node.taints
+            if not taint.key.startswith(_STATE_TAINTS) and taint.key not in counting.tolerated
+        ),
+        foreign=foreign,
+        anonymous=devices,
+        anonymous_model=card_of(labels.get(_PRODUCT, ""), _memory(labels)) if devices else "",
+        anonymous_memory_bytes=_memory(labels) if devices else 0,
+        extended=tuple((name, amount) for name, amount in node.allocatable.extended if name != counting.resource),
+    )
+
+
+def view(node: KubernetesNode, now: float, counting: Counting) -> NodeView:
+    """The node as reconciling needs it."""
+    devices = dict(node.allocatable.extended).get(counting.resource, 0)
+    return NodeView(node.name, _health(node, now, counting), node.boot, anonymous=devices)
+
+
+def deleted(node: KubernetesNode, at: float) -> KubernetesNode:
+    """The node after its object has gone, at that moment: its machine may live on, so it is silent and no more."""
+    return KubernetesNode(
+        node.name, node.uid, node.boot, unschedulable=True, silent_since=at, drain_deadline=None, labels=(), taints=(),
+        allocatable=Amounts(),
+    )  # fmt: skip
+
+
+def absent(name: str, at: float) -> KubernetesNode:
+    """A node of which only a replica's pod still speaks, found missing at that moment."""
+    return KubernetesNode(name, "", "", True, at, None, (), (), Amounts())
+
+
+def _state(node: KubernetesNode) -> NodeState:
+    if node.out_of_service:
+        return NodeState.OUT_OF_SERVICE
+    if node.silent_since is not None:
+        return NodeState.NOT_READY
+    if node.drain_deadline is not None:
+        return NodeState.DRAINING
+    return NodeState.CORDONED if node.unschedulable else NodeState.READY
+
+
+def _health(node: KubernetesNode, now: float, counting: Counting) -> NodeHealth:
+    if node.out_of_service:
+        return NodeHealth.OUT_OF_SERVICE
+    if node.silent_since is None:
+        return NodeHealth.UP
+    late = counting.gone_after is not None and now - node.silent_since >= counting.gone_after
+    return NodeHealth.LOST if late else NodeHealth.SILENT
+
+
+def _foreign(held: Sequence[Amounts], counting: Counting) -> Foreign:
+    extended: dict[str, int] = {}
+    for amounts in held:
+        for name, amount in amounts.extended:
+            extended[name] = extended.get(name, 0) + amount
+    return Foreign(
+        cpu_milli=sum(amounts.cpu for amounts in held),
+        memory_bytes=sum(amounts.memory for amounts in held),
+        anonymous=extended.pop(counting.resource, 0),
+        extended=tuple(sorted(extended.items())),
+    )
+
+
+def _is_shared(labels: Mapping[str, str]) -> bool:
+    """Whether one unit is less than a card: time-slicing that was not renamed must never be a whole device."""
+    count = labels.get(_REPLICATED, "1")
+    return labels.get(_PRODUCT, "").endswith(_SHARED) or (count.isdigit() and int(count) > 1)
+
+
+def _memory(labels: Mapping[str, str]) -> int:
+    text = labels.get(_GPU_MEMORY, "")
+    return int(text) * _MEBIBYTE if text.isdigit() else 0

@@ -1,0 +1,173 @@
+"""A pod as a replica: what it is now, when it is GONE and by which evidence, and how it ended (kubernetes.md 8).
+
+Called by the Kubernetes back end for each of its pods after each change. Pure.
+Holds: a pod that is merely away is never evidence, and neither is a phase that the cluster's own collector wrote; an
+end that the main container reached by itself wins over what happened to its pod later.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from muster_cluster_agent.domain.budgets import Spent
+from muster_cluster_agent.domain.kubernetes.manifests import MAIN
+from muster_cluster_agent.domain.kubernetes.pods import Container, Pod
+from muster_cluster_agent.domain.model import Ended, Observed, Pattern
+
+NEVER_BOUND: Final = "never-bound"
+REJECTED: Final = "rejected-by-kubelet"
+TERMINATED: Final = "containers-terminated"
+_COLLECTED: Final = "DeletionByPodGC"
+_DISRUPTED: Final = frozenset({"Evicted", "Preempting", "Shutdown", "NodeLost", "NodeShutdown", "Terminated"})
+# The kubelet's words where a pod spent its own limit of local storage: no fault of the cluster.
+_OWN_STORAGE: Final = ("exceeds the total limit", "exceeds the limit", "exceeded its local ephemeral storage limit")
+_LOST_CODE: Final = 137  # of a container whose own code the kubelet no longer knows
+_AT_ONCE: Final = frozenset({"InvalidImageName", "ErrImageNeverPull"})
+_SOON: Final = frozenset(
+    {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "ErrImagePull", "ImagePullBackOff"}
+)
+HOPELESS_SECONDS: Final = 60.0
+"""How long a container may wait for a reason that seldom passes by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What Muster asked of a pod: to stop for a reason, or to go since it could not be started (`fault`)."""
+
+    reason: str = ""
+    grace: float = 0.0
+    fault: str = ""
+
+    def text(self) -> str:
+        """As the pod's annotation has it."""
+        return json.dumps({"reason": self.reason, "grace": self.grace, "fault": self.fault})
+
+
+def asked_of(pod: Pod) -> Asked:
+    """What Muster asked of the pod; nothing where its annotation is empty or was written by somebody else."""
+    try:
+        said = json.loads(pod.asked) if pod.asked else {}
+        return Asked(str(said.get("reason", "")), float(said.get("grace", 0.0)), str(said.get("fault", "")))
+    except (ValueError, TypeError, AttributeError):
+        return Asked()
+
+
+def observed(pod: Pod, *, boot: str, charge: int, gone_at: float | None = None, evidence: str = "") -> Observed:
+    """The replica that a pod is. evidence: by what it is GONE, seen at `gone_at`; empty: it is not.
+
+    Raises ValueError for a pod without a replica, or with a pattern that no agent wrote.
+    """
+    replica = pod.replica
+    if replica is None:
+        raise ValueError(f"pod {pod.key} is no replica")
+    asked = asked_of(pod)
+    main = pod.container(MAIN)
+    ended = _ended(pod, main)
+    return Observed(
+        *replica.identity,
+        boot=boot,
+        pattern=Pattern(pod.pattern),
+        created_at=pod.created_at,
+        started_at=main.started_at if main is not None else None,
+        ready=main is not None and main.ready and ended is None and pod.deleted_at is None,
+        stop_reason=asked.reason,
+        stop_grace=asked.grace,
+        ended=ended,
+        fault=asked.fault or (_fault(pod) if evidence and ended is None else ""),
+        fault_is_start=bool(asked.fault) or _failed_before_main(pod, main),
+        gone=bool(evidence),
+        gone_at=gone_at,
+        evidence=evidence,
+        charge=charge,
+        project=pod.project,
+        workload=pod.workload,
+    )
+
+
+def evidence_of(pod: Pod) -> str:
+    """By what it is certain that no process of the pod is left; empty: it is not (architecture rule 7)."""
+    ran = [one for one in pod.containers if one.ran]
+    if not pod.node:
+        return NEVER_BOUND if pod.deleted_at is not None and not ran else ""
+    disruption = pod.conditions.get("DisruptionTarget")
+    if not pod.terminal or (disruption is not None and disruption.reason == _COLLECTED):
+        return ""
+    if not ran:
+        return REJECTED
+    return TERMINATED if all(one.code is not None for one in ran) else ""
+
+
+def is_refused(pod: Pod) -> bool:
+    """Whether its node's kubelet refused it before any container was made."""
+    return evidence_of(pod) == REJECTED and pod.deleted_at is None and not asked_of(pod).fault
+
+
+def unschedulable(pod: Pod, now: float, patience: float) -> str:
+    """Why the cluster's scheduler has not bound the pod for `patience` seconds; empty: it has, or still may.
+
+    The condition as it is now, not an event. A volume that is being bound is no condition of this kind.
+    """
+    condition = pod.conditions.get("PodScheduled")
+    if pod.node or pod.deleted_at is not None or condition is None or condition.status:
+        return ""
+    if condition.reason != "Unschedulable" or now - condition.at < patience:
+        return ""
+    return condition.message or condition.reason
+
+
+def hopeless(pod: Pod, now: float) -> str:
+    """Why the pod will not start by itself; empty: it has started, or still may."""
+    main = pod.container(MAIN)
+    if pod.deleted_at is not None or pod.terminal or (main is not None and main.ran):
+        return ""
+    scheduled = pod.conditions.get("PodScheduled")
+    since = scheduled.at if scheduled is not None and scheduled.status else now
+    for one in pod.containers:
+        if one.waiting in _AT_ONCE or (one.waiting in _SOON and now - since >= HOPELESS_SECONDS):
+            return f"{one.waiting}: {one.message}" if one.message else one.waiting
+    return ""
+
+
+def _ended(pod: Pod, main: Container | None) -> Ended | None:
+    """How its command ended; None: it has not, or was never started."""
+    if main is None or main.code is None or not main.ran:
+        return None
+    at = main.ended_at if main.ended_at is not None else pod.created_at
+    if main.reason == "OOMKilled":
+        return Ended(main.code, at, main.message or "OOMKilled", Spent.MEMORY)
+    disruption = _disruption(pod, at)
+    if disruption:
+        return Ended(main.code, at, disruption, disrupted=True)
+    lost = main.code == _LOST_CODE and main.reason == "ContainerStatusUnknown"
+    return Ended(main.code, at, main.message or ("" if main.code == 0 else main.reason), disrupted=lost)
+
+
+def _disruption(pod: Pod, ended_at: float) -> str:
+    """What of the node or the cluster ended the pod before its command had ended; empty: nothing."""
+    if any(words in pod.message for words in _OWN_STORAGE):
+        return ""
+    condition = pod.conditions.get("DisruptionTarget")
+    if condition is not None and condition.status and condition.at <= ended_at:
+        return f"{condition.reason}: {condition.message}" if condition.message else condition.reason
+    if pod.reason in _DISRUPTED:
+        return f"{pod.reason}: {pod.message}" if pod.message else pod.reason
+    if pod.deleted_at is not None and pod.deleted_at <= ended_at and not pod.asked:
+        return "its pod was deleted by others"
+    return ""
+
+
+def _fault(pod: Pod) -> str:
+    """Why a pod is gone whose command never ended by itself."""
+    if pod.reason or pod.message:
+        return ": ".join(text for text in (pod.reason, pod.message) if text)
+    failed = next((one for one in pod.containers if one.code), None)
+    if failed is not None:
+        return f"container {failed.name} ended with {failed.code} before the command was started"
+    return "its pod was deleted before the command was started"
+
+
+def _failed_before_main(pod: Pod, main: Container | None) -> bool:
+    """Whether an init container or a sidecar failed while the main one had not run."""
+    return (main is None or not main.ran) and any(one.code for one in pod.containers)

@@ -1,0 +1,178 @@
+"""Pods as they are kept in memory: of Muster's own what a replica's state depends on, of others what they hold.
+
+Made of the API's JSON on receipt, so that a cluster of 10,000 pods costs megabytes. Pure.
+Holds: a pod that cannot be read is one error that names it, and no other pod is lost by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from muster_cluster_agent.domain.kubernetes import marks
+from muster_cluster_agent.domain.kubernetes.amounts import Amounts, amounts_of
+from muster_cluster_agent.domain.kubernetes.marks import Owner
+from muster_cluster_agent.domain.model import ReplicaKey
+
+Json = Mapping[str, Any]
+TERMINAL: Final = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One condition of a pod. at: seconds since 1970 of its last change."""
+
+    status: bool
+    reason: str = ""
+    message: str = ""
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """One container's state. started_at, ended_at in seconds since 1970; code None: it has not ended.
+
+    waiting: why it does not run yet. ran: a container of it was made, whether or not it still runs.
+    """
+
+    name: str
+    ready: bool = False
+    ran: bool = False
+    waiting: str = ""
+    message: str = ""
+    started_at: float | None = None
+    ended_at: float | None = None
+    code: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod. replica None: it is not one of this agent's. Times in seconds since 1970.
+
+    deleted_at: when its deletion was asked for. finalizers: of Muster's own pods. asked: its `marks.STOP` annotation.
+    """
+
+    name: str
+    namespace: str
+    uid: str
+    version: str
+    node: str
+    phase: str
+    amounts: Amounts
+    replica: ReplicaKey | None = None
+    project: str = ""
+    workload: str = ""
+    pattern: str = ""
+    spec: str = ""
+    asked: str = ""
+    created_at: float = 0.0
+    deleted_at: float | None = None
+    finalizers: tuple[str, ...] = ()
+    reason: str = ""
+    message: str = ""
+    conditions: Mapping[str, Condition] = field(default_factory=dict)
+    containers: tuple[Container, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def terminal(self) -> bool:
+        """Whether its phase can no longer change."""
+        return self.phase in TERMINAL
+
+    def container(self, name: str) -> Container | None:
+        """The container of that name, where its status is known."""
+        return next((one for one in self.containers if one.name == name), None)
+
+
+def pod_of(raw: Json, owner: Owner) -> Pod:
+    """A pod of its JSON. Raises ValueError, KeyError or TypeError for one that is not whole."""
+    metadata, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
+    base: dict[str, Any] = {
+        "name": metadata["name"],
+        "namespace": metadata.get("namespace", ""),
+        "uid": metadata["uid"],
+        "version": metadata.get("resourceVersion", ""),
+        "node": spec.get("nodeName", ""),
+        "phase": status.get("phase", ""),
+        "amounts": amounts_of(spec),
+    }
+    labels = metadata.get("labels") or {}
+    if not owner.has(labels):
+        return Pod(**base)
+    annotations = metadata.get("annotations") or {}
+    return Pod(
+        **base,
+        replica=marks.replica_of(base["name"], base["node"] or _pinned(spec), labels),
+        project=labels.get(marks.PROJECT, ""),
+        workload=annotations.get(marks.NAME, ""),
+        pattern=annotations[marks.PATTERN],
+        spec=annotations.get(marks.SPEC, ""),
+        asked=annotations.get(marks.STOP, ""),
+        created_at=moment(metadata.get("creationTimestamp")) or 0.0,
+        deleted_at=_deletion(metadata),
+        finalizers=tuple(metadata.get("finalizers") or ()),
+        reason=status.get("reason", ""),
+        message=status.get("message", ""),
+        conditions={one["type"]: _condition(one) for one in status.get("conditions") or ()},
+        containers=tuple(
+            _container(one)
+            for kind in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+            for one in status.get(kind) or ()
+        ),
+    )
+
+
+def moment(text: str | None) -> float | None:
+    """Seconds since 1970 of a time as the API writes it (RFC 3339)."""
+    return datetime.fromisoformat(text).timestamp() if text else None
+
+
+def _pinned(spec: Json) -> str:
+    """The node to which Muster's own affinity binds a pod that is not bound yet."""
+    terms: Iterable[Any] = (
+        ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
+        or {}
+    ).get("nodeSelectorTerms") or ()
+    names = [
+        value for term in terms for field_ in term.get("matchFields") or () for value in field_.get("values") or ()
+    ]
+    return str(names[0]) if names else ""
+
+
+def _deletion(metadata: Json) -> float | None:
+    """When the deletion was asked for: the API writes when its grace ends."""
+    at = moment(metadata.get("deletionTimestamp"))
+    return None if at is None else at - float(metadata.get("deletionGracePeriodSeconds") or 0)
+
+
+def _condition(raw: Json) -> Condition:
+    return Condition(
+        raw.get("status") == "True",
+        raw.get("reason", ""),
+        raw.get("message", ""),
+        moment(raw.get("lastTransitionTime")) or 0.0,
+    )
+
+
+def _container(raw: Json) -> Container:
+    state = raw.get("state") or {}
+    running, ended, waiting = state.get("running"), state.get("terminated"), state.get("waiting") or {}
+    what = ended or running or {}
+    return Container(
+        name=raw["name"],
+        ready=bool(raw.get("ready")),
+        ran=bool(raw.get("containerID")) or running is not None or bool((ended or {}).get("containerID")),
+        waiting=waiting.get("reason", ""),
+        message=(ended or waiting).get("message", ""),
+        started_at=moment(what.get("startedAt")),
+        ended_at=moment((ended or {}).get("finishedAt")),
+        code=int(ended["exitCode"]) if ended is not None else None,
+        reason=(ended or {}).get("reason", ""),
+    )

@@ -1,0 +1,108 @@
+"""Why a cluster does not take a replica: codes for the scheduler, sentences for people (kubernetes.md 9.2). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from muster_cluster_agent.domain.actions import Answer, Outcome
+from muster_cluster_agent.domain.kubernetes.manifests import MAIN, Manifest
+from muster_cluster_agent.domain.kubernetes.roots import Namespace
+
+FOREIGN_TAKEN: Final = "ForeignTaken"
+NAMESPACE_QUOTA: Final = "NamespaceQuota"
+ADMISSION_DENIED: Final = "AdmissionDenied"
+MUTATED: Final = "Mutated"
+UNSUPPORTED: Final = "Unsupported"
+MISSING_OBJECT: Final = "MissingObject"
+NAME_CONFLICT: Final = "NameConflict"
+NAMESPACE_NOT_OURS: Final = "NamespaceNotOurs"
+
+TAKEN: Final = "MusterNameTaken"
+"""The reason of an ApiError of our own: a name that we need belongs to another object."""
+AGAIN_SECONDS: Final = 30.0
+"""How long a replica that was refused after its pod was made is not made again."""
+_CONFLICT: Final = 409
+_BAD: Final = frozenset({400, 422})
+_FORBIDDEN: Final = 403
+_NOT_FOUND: Final = 404
+_RETRIED: Final = 500  # and above: the server's own trouble
+
+
+def answer_of(status: int, reason: str, message: str) -> Answer:
+    """What an error of the API server while a replica is made means for its assignment."""
+    if status >= _RETRIED or status == 429 or reason == "Expired":  # noqa: PLR2004  too many requests
+        return Answer(Outcome.UNKNOWN, message)
+    if reason == TAKEN:
+        return Answer(Outcome.REFUSED, message, NAME_CONFLICT)
+    if status == _FORBIDDEN and "exceeded quota" in message:
+        return Answer(Outcome.REFUSED, f"the namespace's quota is used up: {message}", NAMESPACE_QUOTA)
+    if status == _FORBIDDEN and "being terminated" in message:
+        return Answer(Outcome.REFUSED, message, NAMESPACE_NOT_OURS)
+    if status == _NOT_FOUND or (status == _FORBIDDEN and "not found" in message):
+        return Answer(Outcome.REFUSED, f"an object that the pod needs is missing: {message}", MISSING_OBJECT)
+    if status in _BAD or status == _FORBIDDEN:
+        return Answer(Outcome.REFUSED, f"the cluster does not admit it: {message}", ADMISSION_DENIED)
+    return Answer(Outcome.UNKNOWN, message)
+
+
+def namespace(name: str, project: str, found: Namespace | None) -> Answer:
+    """The refusal of a namespace that is not this project's."""
+    if found is None:
+        text = f"namespace {name} is missing, or lacks the label muster.io/project={project}"
+    elif found.terminating:
+        text = f"namespace {name} is being deleted"
+    else:
+        text = f"namespace {name} belongs to project {found.project or 'none'}, not to {project}"
+    return Answer(Outcome.REFUSED, text, NAMESPACE_NOT_OURS)
+
+
+def taken(kind: str, metadata: Mapping[str, Any]) -> str:
+    """The sentence about a name that another object has."""
+    manager = (metadata.get("labels") or {}).get("app.kubernetes.io/managed-by", "another")
+    return f"{kind} {metadata['namespace']}/{metadata['name']} is there already and belongs to {manager}"
+
+
+def mutated(asked: Manifest, made: Mapping[str, Any]) -> tuple[str, ...]:
+    """The paths in which the pod that was made is another than the one that was asked for.
+
+    What makes another replica of it: node, scheduler, image, command, devices. Labels, tolerations, variables and
+    sidecars that a cluster adds are no mutation of this kind.
+    """
+    spec, found = asked["spec"], made["spec"]
+    paths = [
+        path
+        for path, old, new in (
+            (
+                "spec.affinity.nodeAffinity",
+                spec["affinity"]["nodeAffinity"],
+                (found.get("affinity") or {}).get("nodeAffinity"),
+            ),
+            ("spec.schedulerName", spec.get("schedulerName", found.get("schedulerName")), found.get("schedulerName")),
+            ("spec.nodeName", None, found.get("nodeName")),
+            ("spec.restartPolicy", spec["restartPolicy"], found.get("restartPolicy")),
+        )
+        if old != new
+    ]
+    mine = _named(spec["containers"]).get(MAIN, {})
+    theirs = _named(found.get("containers") or ()).get(MAIN, {})
+    paths += [
+        f"spec.containers[{MAIN}].{key}" for key in ("image", "command", "args") if mine.get(key) != theirs.get(key)
+    ]
+    if _units(mine) != _units(theirs):
+        paths.append(f"spec.containers[{MAIN}].resources")
+    return tuple(paths)
+
+
+def mutation(paths: Iterable[str]) -> str:
+    """The sentence about a pod that the cluster changed."""
+    return f"the cluster's admission changed {', '.join(paths)} of the pod; exempt pods of Muster from that webhook"
+
+
+def _named(containers: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    return {one["name"]: one for one in containers}
+
+
+def _units(container: Mapping[str, Any]) -> dict[str, str]:
+    limits = (container.get("resources") or {}).get("limits") or {}
+    return {name: str(amount) for name, amount in limits.items() if "/" in name}

@@ -1,0 +1,77 @@
+"""Roots: the ConfigMaps that stand for runs, with the ends of their replicas, as they are kept in memory. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from muster_cluster_agent.domain.kubernetes import marks
+from muster_cluster_agent.domain.kubernetes.ends import LINES_IN_SHARD
+from muster_cluster_agent.domain.kubernetes.marks import Owner
+from muster_cluster_agent.domain.model import RunKey
+
+Json = Mapping[str, Any]
+ROOT_SHARD: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """The root of a run (shard 0), or a ConfigMap with more lines of it. lines: by the replica's name."""
+
+    name: str
+    namespace: str
+    uid: str
+    workload_id: str
+    project: str
+    run: RunKey
+    shard: int
+    lines: Mapping[str, str]
+    finalizers: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def full(self) -> bool:
+        """Whether it takes no more lines."""
+        return len(self.lines) >= LINES_IN_SHARD
+
+
+def root_of(raw: Json, owner: Owner) -> Root:
+    """A root of its JSON. Raises ValueError or KeyError for a ConfigMap that is none of this agent's."""
+    metadata = raw["metadata"]
+    labels = metadata.get("labels") or {}
+    if not owner.has(labels):
+        raise ValueError(f"it belongs to another agent ({labels.get(marks.ORIGIN, 'none')})")
+    return Root(
+        name=metadata["name"],
+        namespace=metadata["namespace"],
+        uid=metadata["uid"],
+        workload_id=labels[marks.WORKLOAD],
+        project=labels.get(marks.PROJECT, ""),
+        run=marks.run_of(labels[marks.RUN]),
+        shard=int(labels.get(marks.SHARD, ROOT_SHARD)),
+        lines=dict(raw.get("data") or {}),
+        finalizers=tuple(metadata.get("finalizers") or ()),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """A namespace: whose project it is, and whether it is going. origin: the agent that made it, if one did."""
+
+    name: str
+    project: str
+    terminating: bool
+    origin: str = ""
+
+
+def namespace_of(raw: Json) -> Namespace:
+    """A namespace of its JSON."""
+    metadata = raw["metadata"]
+    labels = metadata.get("labels") or {}
+    terminating = (raw.get("status") or {}).get("phase") == "Terminating" or "deletionTimestamp" in metadata
+    return Namespace(metadata["name"], labels.get(marks.PROJECT, ""), terminating, labels.get(marks.ORIGIN, ""))

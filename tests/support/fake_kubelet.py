@@ -1,0 +1,177 @@
+"""A cluster's scheduler and kubelets, played on the fake API server: pods are bound, run, and end as their words say.
+
+Holds: a pod whose deletion was asked for ends with 143, and its status says so before its object may go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from tests.support.fake_api_server import FakeApiServer
+
+Object = dict[str, Any]
+
+
+@dataclass
+class FakeKubelets:
+    """Plays every node of the server. held: nodes on which nothing moves; full: nodes on which nothing fits.
+
+    starts: how often a container was started, by the pod's name.
+    """
+
+    server: FakeApiServer
+    held: set[str] = field(default_factory=set)
+    full: set[str] = field(default_factory=set)
+    rejects: str = ""
+    starts: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Begins to play."""
+        self.server.heard.append(self._hear)
+
+    def add_node(self, name: str, gpus: int = 2, boot: str = "boot", labels: dict[str, str] | None = None) -> None:
+        """A node that is Ready."""
+        self.server.put(
+            "nodes",
+            {
+                "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **(labels or {})}},
+                "spec": {},
+                "status": {
+                    "nodeInfo": {"bootID": boot},
+                    "allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": str(gpus)},
+                    "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": now()}],
+                },
+            },
+        )
+
+    def add_namespace(self, name: str, project: str) -> None:
+        """A namespace of a project."""
+        labels = {"muster.io/project": project} if project else {}
+        self.server.put("namespaces", {"metadata": {"name": name, "labels": labels}, "status": {"phase": "Active"}})
+
+    def set_ready(self, name: str, *, ready: bool, at: str = "") -> None:
+        """A node becomes Ready, or falls silent."""
+
+        def change(node: Object) -> None:
+            node["status"]["conditions"] = [
+                {"type": "Ready", "status": "True" if ready else "Unknown", "lastTransitionTime": at or now()}
+            ]
+
+        self.server.change("nodes", name, change)
+
+    def finish(self, key: str, code: int, reason: str = "", message: str = "") -> None:
+        """The main container of a pod ends."""
+        self.server.change("pods", key, lambda pod: _end(pod, code, reason, message))
+
+    def _hear(self, kind: str, event: str, item: Object) -> None:
+        if kind == "pods" and event != "DELETED":
+            asyncio.get_running_loop().call_soon(
+                self._play, f"{item['metadata']['namespace']}/{item['metadata']['name']}"
+            )
+
+    def _play(self, key: str) -> None:
+        pod = self.server.objects["pods"].get(key)
+        if pod is None or "muster.io/workload" not in (pod["metadata"].get("labels") or {}):
+            return
+        step = self._step(pod)
+        if step is not None:
+            self.server.change("pods", key, step)
+
+    def _step(self, pod: Object) -> Callable[[Object], None] | None:
+        """The next thing that happens to a pod; None: nothing."""
+        status, spec = pod["status"], pod["spec"]
+        node = spec.get("nodeName") or _pinned(spec)
+        if status["phase"] in {"Succeeded", "Failed"} or node in self.held:
+            return None
+        if not spec.get("nodeName"):
+            if "deletionTimestamp" in pod["metadata"]:
+                return None
+            if node in self.full:
+                return _unschedulable if not status["conditions"] else None
+            return lambda item: _bind(item, node)
+        if self.rejects and not status.get("containerStatuses"):
+            return lambda item: item["status"].update(
+                {"phase": "Failed", "reason": self.rejects, "message": "Pod was rejected: it does not fit"}
+            )
+        if "deletionTimestamp" in pod["metadata"]:
+            return lambda item: _end(item, 143, "Error", "")
+        if not status.get("containerStatuses"):
+            return self._run
+        code = _plays(spec["containers"][0])
+        return None if code is None else (lambda item: _end(item, code, "Completed" if code == 0 else "Error", ""))
+
+    def _run(self, pod: Object) -> None:
+        name, key = pod["metadata"]["name"], f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+        self.starts[name] = self.starts.get(name, 0) + 1
+        self.server.logs[key] = [
+            (f"2026-01-01T00:00:{at:02d}.{at}Z", word)
+            for at, word in enumerate(re.findall(r"echo (\w+)", _text(pod["spec"]["containers"][0])))
+        ]
+        pod["status"] |= {
+            "phase": "Running",
+            "containerStatuses": [
+                {
+                    "name": "main",
+                    "ready": True,
+                    "containerID": f"fake://{name}-{self.starts[name]}",
+                    "state": {"running": {"startedAt": now()}},
+                }
+            ],
+        }
+
+
+def now() -> str:
+    """The time as the API writes it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _pinned(spec: Object) -> str:
+    terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    return str(terms[0]["matchFields"][0]["values"][0])
+
+
+def _bind(pod: Object, node: str) -> None:
+    pod["spec"]["nodeName"] = node
+    pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": now()}]
+
+
+def _unschedulable(pod: Object) -> None:
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/2 nodes are available: 2 Insufficient nvidia.com/gpu.",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    pod["status"]["conditions"] = [condition]
+
+
+def _end(pod: Object, code: int, reason: str, message: str) -> None:
+    running = pod["status"]["containerStatuses"][0]["state"].get("running") or {}
+    started = running.get("startedAt") or now()
+    ended = {"exitCode": code, "reason": reason, "startedAt": started, "finishedAt": now()}
+    ended["containerID"] = pod["status"]["containerStatuses"][0]["containerID"]
+    if message:
+        ended["message"] = message
+    pod["status"]["containerStatuses"][0] |= {"ready": False, "state": {"terminated": ended}}
+    pod["status"]["phase"] = "Succeeded" if code == 0 else "Failed"
+
+
+def _text(container: Object) -> str:
+    return shlex.join([*container.get("command", ()), *container.get("args", ())])
+
+
+def _plays(container: Object) -> int | None:
+    text = _text(container)
+    if text == "true":
+        return 0
+    if text == "/no/such/program":
+        return 127
+    _, found, code = text.partition("exit ")
+    return int(code.strip("'\"")) if found else None

@@ -1,0 +1,96 @@
+"""The cluster file of the Kubernetes back end: every error at once, and which back end a file names."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from muster_cluster_agent.adapters.file_reader import backend_named
+from muster_cluster_agent.adapters.kubernetes.cluster_file import parse
+from muster_cluster_agent.adapters.kubernetes.support import KUBERNETES
+from muster_cluster_agent.domain.kubernetes import refusals
+from muster_cluster_agent.domain.kubernetes.manifests import MAIN
+from muster_cluster_agent.errors import ClusterFileError
+
+WHERE = Path("/etc/muster/cluster.yaml")
+
+
+def test_a_file_that_says_little_means_the_usual() -> None:
+    file = parse("cluster: north\nbackend: kubernetes\n", where=WHERE)
+    assert (file.cluster, file.kubeconfig, file.namespace, file.managed) == ("north", None, "muster", True)
+    assert (file.style.resource, file.counting.resource, file.counting.gone_after) == ("nvidia.com/gpu",) * 2 + (900.0,)
+    assert (file.rate, file.burst) == (200.0, 400.0)
+
+
+def test_a_file_that_says_everything() -> None:
+    text = """
+cluster: north
+backend: kubernetes
+kubeconfig: admin.conf
+context: lab
+namespace: gpu-system
+namespaces: listed
+scheduler: kai-scheduler
+priority_class: muster
+runtime_class: nvidia
+devices: {resource: amd.com/gpu}
+tolerate: [{key: gpu, operator: Exists, effect: NoSchedule}]
+pull_secrets: [registry]
+node_gone_after: never
+rate: {calls: 50, burst: 100}
+"""
+    file = parse(text, where=WHERE)
+    assert (file.kubeconfig, file.context, file.managed) == (Path("/etc/muster/admin.conf"), "lab", False)
+    assert file.style.tolerate == ({"key": "gpu", "operator": "Exists", "effect": "NoSchedule"},)
+    assert (file.counting.resource, file.counting.tolerated, file.counting.gone_after) == ("amd.com/gpu", {"gpu"}, None)
+    assert (file.style.scheduler, file.style.pull_secrets, file.rate) == ("kai-scheduler", ("registry",), 50.0)
+
+
+def test_every_error_is_said_with_its_place() -> None:
+    text = "backend: kubernetes\nnodes: []\ncontext: x\nnamespaces: all\nrate: {calls: 0}\ntolerate: [{operator: In}]\n"
+    with pytest.raises(ClusterFileError) as caught:
+        parse(text, where=WHERE)
+    said = str(caught.value)
+    for words in (
+        "file.nodes: not known here",
+        "file.cluster: the cluster's id is required",
+        "file.context: it is a context of a kubeconfig",
+        "file.namespaces: 'all' is not one of managed, listed",
+        "rate.calls: expected more than 0",
+        "tolerate[0].operator: 'In' is not one of Equal, Exists",
+    ):
+        assert f"{WHERE}: {words}" in said
+
+
+def test_the_guides_file_is_one() -> None:
+    page = (Path(__file__).parents[3] / "docs/guides/kubernetes-clusters.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    file = parse(text, where=WHERE)
+    assert (file.cluster, file.kubeconfig, file.context) == ("lab", Path("/etc/muster/lab.kubeconfig"), "lab-admin")
+    for code in (word for name, word in vars(refusals).items() if name.isupper() and isinstance(word, str)):
+        assert f"`{code}`" in page or code in {refusals.UNSUPPORTED, refusals.TAKEN, MAIN}
+
+
+@pytest.mark.parametrize(
+    ("text", "backend"),
+    [
+        ("backend: kubernetes", "kubernetes"),
+        ("backend: local", "local"),
+        ("cluster: x", "local"),
+        ("backend: [", "local"),
+        ("- 1", "local"),
+    ],
+)
+def test_a_file_names_its_back_end(tmp_path: Path, text: str, backend: str) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(text)
+    assert backend_named(file) == backend
+    assert backend_named(tmp_path / "none") == "local"
+
+
+def test_what_needs_more_than_a_pod_is_refused_before_placement() -> None:
+    refused = set(KUBERNETES.refused_words)
+    assert {"kind=Distributed", "kind=Inference", "pvcs", "gitSync", "ports"} <= refused
+    assert {"image", "command", "gpu", "runAsUid"}.isdisjoint(refused | set(KUBERNETES.ignored_words))

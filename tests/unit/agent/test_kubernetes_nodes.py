@@ -1,0 +1,94 @@
+"""Nodes as they are reported: capacity, what others hold, and how they stand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster_cluster_agent.domain.fleet import NodeState, Taint
+from muster_cluster_agent.domain.kubernetes import nodes
+from muster_cluster_agent.domain.kubernetes.amounts import Amounts
+from muster_cluster_agent.domain.kubernetes.nodes import Counting, node_of, reported, view
+from muster_cluster_agent.domain.kubernetes.pods import Pod
+from muster_cluster_agent.domain.model import NodeHealth
+
+COUNTING = Counting(tolerated=frozenset({"gpu"}))
+
+
+def raw(*, ready: str = "True", gpus: int = 8, **changes: Any) -> dict[str, Any]:
+    metadata = {
+        "name": "n-0",
+        "uid": "u",
+        "labels": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559", "rack": "r1"},
+    }
+    allocatable = {"cpu": "7910m", "memory": "32Gi", "pods": "110", "ephemeral-storage": "1Ti", "nvidia.com/gpu": gpus}
+    conditions = [{"type": "Ready", "status": ready, "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+    made: dict[str, Any] = {
+        "metadata": metadata,
+        "spec": {},
+        "status": {"nodeInfo": {"bootID": "b"}, "allocatable": allocatable, "conditions": conditions},
+    }
+    for path, value in changes.items():
+        made[path] = {**made[path], **value}
+    return made
+
+
+def pod(cpu: int, memory: int = 0, *, gpus: int = 0, hca: int = 0) -> Pod:
+    named = (("nvidia.com/gpu", gpus), ("rdma/hca", hca))
+    found = tuple((name, amount) for name, amount in named if amount)
+    return Pod("x", "kube-system", "u", "1", "n-0", "Running", Amounts(cpu, memory, found))
+
+
+def test_a_node_is_its_capacity_less_what_others_hold() -> None:
+    found = reported(node_of(raw()), [pod(100, 1 << 20), pod(200, gpus=1), pod(0, hca=2)], COUNTING)
+    assert (found.cpu_milli, found.memory_bytes, found.anonymous) == (7910, 32 << 30, 8)
+    assert (found.anonymous_model, found.anonymous_memory_bytes) == ("H100-80GB", 81_559 << 20)
+    assert (found.foreign.cpu_milli, found.foreign.memory_bytes) == (300, 1 << 20)
+    assert (found.foreign.anonymous, found.foreign.extended) == (1, (("rdma/hca", 2),))
+    assert (found.state, found.boot_id) == (NodeState.READY, "b")
+
+
+@pytest.mark.parametrize("label", [{"nvidia.com/gpu.replicas": "4"}, {"nvidia.com/gpu.product": "NVIDIA-T4-SHARED"}])
+def test_a_part_of_a_card_is_never_a_whole_one(label: dict[str, str]) -> None:
+    found = reported(node_of(raw(metadata={"labels": label})), [], COUNTING)
+    assert (found.anonymous, found.anonymous_model) == (0, "")
+
+
+def test_taints_of_the_cluster_are_states_and_tolerated_ones_are_hidden() -> None:
+    taints = [
+        {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
+        {"key": "gpu", "value": "yes", "effect": "NoSchedule"},
+        {"key": "team", "value": "a", "effect": "NoExecute"},
+    ]
+    found = reported(node_of(raw(spec={"taints": taints, "unschedulable": True})), [], COUNTING)
+    assert (found.taints, found.state) == ((Taint("team", "a", "NoExecute"),), NodeState.CORDONED)
+
+
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        ({"ready": "Unknown"}, NodeState.NOT_READY),
+        ({"ready": "False"}, NodeState.NOT_READY),
+        ({"spec": {"taints": [{"key": nodes.OUT_OF_SERVICE, "effect": "NoExecute"}]}}, NodeState.OUT_OF_SERVICE),
+        ({"metadata": {"annotations": {nodes.DRAIN_DEADLINE: "2026-01-01T00:10:00Z"}}}, NodeState.DRAINING),
+    ],
+)
+def test_a_node_stands_as_the_cluster_says(changes: dict[str, Any], state: NodeState) -> None:
+    assert reported(node_of(raw(**changes)), [], COUNTING).state is state
+
+
+def test_a_silent_node_is_lost_by_time_alone() -> None:
+    node = node_of(raw(ready="Unknown"))
+    since = node.silent_since or 0.0
+    assert view(node, since + 899, COUNTING).health is NodeHealth.SILENT
+    assert view(node, since + 900, COUNTING).health is NodeHealth.LOST
+    assert view(node, since + 1e9, Counting(gone_after=None)).health is NodeHealth.SILENT
+    assert view(node_of(raw()), since, COUNTING).health is NodeHealth.UP
+
+
+def test_a_node_without_its_object_may_live_on() -> None:
+    gone = nodes.deleted(node_of(raw()), 1000.0)
+    assert view(gone, 1001.0, COUNTING).health is NodeHealth.SILENT
+    assert view(gone, 1900.0, COUNTING).health is NodeHealth.LOST
+    assert view(nodes.absent("n-9", 1000.0), 1001.0, COUNTING).health is NodeHealth.SILENT

@@ -1,0 +1,165 @@
+"""Pods as replicas: by which evidence they are GONE, and how they ended."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from muster_cluster_agent.domain.kubernetes import ends
+from muster_cluster_agent.domain.kubernetes.marks import Owner
+from muster_cluster_agent.domain.kubernetes.observing import (
+    Asked,
+    evidence_of,
+    hopeless,
+    is_refused,
+    observed,
+    unschedulable,
+)
+from muster_cluster_agent.domain.kubernetes.pods import moment, pod_of
+from muster_cluster_agent.domain.model import Failure, NodeHealth, NodeView, State
+from muster_cluster_agent.domain.status import failure_of, judge
+from tests.support.kubernetes_pods import BOUND, KEY, OWNER, at, disruption, ended, pod, raw, running, waiting
+
+UP = NodeView("n-0", NodeHealth.UP, "boot")
+OWN_LIMIT = 'Usage of EmptyDir volume "shm" exceeds the limit 1Gi.'
+SIDECAR = {"name": "side", "containerID": "c://2", "state": {"running": {}}}
+FAILED_INIT = {"name": "git", "containerID": "c://2", "state": {"terminated": {"exitCode": 128}}}
+ASKED = Asked("released", 10.0).text()
+
+
+@pytest.mark.parametrize(
+    ("status", "more", "evidence"),
+    [
+        ({}, {"node": "", "deleted": 3}, "never-bound"),
+        ({}, {"node": ""}, ""),
+        (running(), {"deleted": 3}, ""),
+        (ended(0), {}, "containers-terminated"),
+        (ended(137), {"deleted": 3}, "containers-terminated"),
+        ({"phase": "Failed", "reason": "OutOfcpu"}, {}, "rejected-by-kubelet"),
+        ({**running(), "phase": "Failed"}, {}, ""),  # a phase alone: a container is not known to have ended
+        ({"phase": "Failed", **disruption("DeletionByPodGC", 9)}, {"deleted": 3}, ""),
+        (ended(143, **disruption("DeletionByPodGC", 9)), {}, ""),  # written by the collector, not by the kubelet
+        ({**ended(0), "initContainerStatuses": [SIDECAR]}, {}, ""),
+        ({**waiting("ErrImagePull"), "phase": "Failed"}, {"deleted": 3}, "rejected-by-kubelet"),
+    ],
+)
+def test_gone_has_evidence(status: dict[str, Any], more: dict[str, Any], evidence: str) -> None:
+    assert evidence_of(pod(status, **more)) == evidence
+
+
+@pytest.mark.parametrize(
+    ("status", "more", "failure"),
+    [
+        (ended(0), {}, Failure.NONE),
+        (ended(3), {}, Failure.EXIT),
+        (ended(137), {}, Failure.RETRYABLE_EXIT),
+        (ended(137, "OOMKilled"), {}, Failure.OUT_OF_MEMORY),
+        (ended(143), {"deleted": 3, "asked": ASKED}, Failure.OURS),
+        (ended(143), {"deleted": 3}, Failure.INFRASTRUCTURE),  # by others
+        (ended(1, second=2), {"deleted": 3}, Failure.EXIT),  # it had ended before
+        (ended(143, **disruption("EvictionByEvictionAPI", 9)), {}, Failure.INFRASTRUCTURE),
+        (ended(1, second=4, **disruption("PreemptionByScheduler", 9)), {}, Failure.EXIT),
+        ({**ended(137), "reason": "Evicted", "message": "The node was low on memory."}, {}, Failure.INFRASTRUCTURE),
+        ({**ended(137), "reason": "Evicted", "message": OWN_LIMIT}, {}, Failure.RETRYABLE_EXIT),
+        (ended(137, "ContainerStatusUnknown"), {}, Failure.INFRASTRUCTURE),
+        ({"phase": "Failed", "reason": "NodeAffinity"}, {}, Failure.INFRASTRUCTURE),
+        ({"phase": "Failed", "initContainerStatuses": [FAILED_INIT]}, {}, Failure.START),
+        ({}, {"node": "", "deleted": 3, "asked": Asked(fault="ErrImagePull: no such image").text()}, Failure.START),
+    ],
+)
+def test_an_end_has_its_class(status: dict[str, Any], more: dict[str, Any], failure: Failure) -> None:
+    found = pod(status, **more)
+    evidence = evidence_of(found)
+    assert evidence
+    assert failure_of(observed(found, boot="boot", charge=0, gone_at=30.0, evidence=evidence)) is failure
+
+
+@pytest.mark.parametrize(
+    ("status", "node", "state"),
+    [
+        ({}, UP, State.CREATED),
+        (waiting("ImagePullBackOff"), UP, State.CREATED),
+        (running(ready=False), UP, State.STARTING),
+        (running(), UP, State.READY),
+        (running(), replace(UP, health=NodeHealth.SILENT), State.LOST),
+        (ended(0), replace(UP, health=NodeHealth.SILENT), State.SUCCEEDED),
+        (running(), None, State.LOST),
+        (ended(2), UP, State.FAILED),
+    ],
+)
+def test_a_replica_stands_as_its_pod_does(status: dict[str, Any], node: NodeView | None, state: State) -> None:
+    found = judge(observed(pod(status), boot="boot", charge=0), node)
+    assert found.state is state
+    assert found.identity == KEY.identity
+
+
+def test_an_annotation_of_somebody_else_is_no_reason() -> None:
+    for text in ("no json", "[1]", '{"grace": "x"}'):
+        assert observed(pod(running(), asked=text), boot="", charge=0).stop_reason == ""
+
+
+def test_what_is_written_down_is_the_replica_again() -> None:
+    for status in (ended(0), ended(9, message="x" * 2000), ended(137, "OOMKilled"), {"phase": "Failed", "reason": "r"}):
+        found = pod(status, deleted=3, asked=ASKED)
+        gone = observed(found, boot="b", charge=14_000, gone_at=30.0, evidence=evidence_of(found))
+        line = ends.line_of(gone)
+        again = ends.replica_of(gone.name, line)
+        assert again is not None
+        assert len(line) < 1100
+        assert replace(again, ended=None) == replace(gone, ended=None)
+        assert (again.ended is None) == (gone.ended is None)
+        if again.ended is not None and gone.ended is not None:
+            assert gone.ended.reason.endswith(again.ended.reason)
+            assert replace(again.ended, reason="") == replace(gone.ended, reason="")
+    assert ends.replica_of("w", ends.REMOVED) is None
+
+
+def test_what_no_agent_wrote_is_no_line() -> None:
+    for line in ("", "[]x", '{"run": "g1-a0"}', '{"run": "x", "workload": "w", "role": "r", "pattern": "single"}'):
+        with pytest.raises((ValueError, KeyError)):
+            ends.replica_of("w", line)
+
+
+def unbound(second: int, reason: str = "Unschedulable") -> dict[str, Any]:
+    condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": "0/2 nodes"}
+    return {"conditions": [{**condition, "lastTransitionTime": at(second)}]}
+
+
+def test_a_pod_that_fits_nowhere_is_named_after_a_while() -> None:
+    now = moment(at(40)) or 0.0
+    assert unschedulable(pod(unbound(10), node=""), now, 30.0) == "0/2 nodes"
+    assert unschedulable(pod(unbound(11), node=""), now, 30.0) == ""
+    assert unschedulable(pod(unbound(10, "SchedulingGated"), node=""), now, 30.0) == ""
+    assert unschedulable(pod(unbound(10), node="", deleted=20), now, 30.0) == ""
+    assert unschedulable(pod({"conditions": [BOUND]}), now, 30.0) == ""
+
+
+def test_a_pod_that_will_not_start_is_named() -> None:
+    early, late = moment(at(30)) or 0.0, (moment(at(30)) or 0.0) + 60
+    assert hopeless(pod(waiting("InvalidImageName", "bad")), early) == "InvalidImageName: bad"
+    assert hopeless(pod(waiting("ErrImagePull", "403")), early) == ""
+    assert hopeless(pod(waiting("ErrImagePull", "403")), late) == "ErrImagePull: 403"
+    assert hopeless(pod(waiting("ContainerCreating")), late) == ""
+    assert hopeless(pod(running()), late) == ""
+
+
+def test_a_pod_that_its_kubelet_refused_is_no_failure() -> None:
+    assert is_refused(pod({"phase": "Failed", "reason": "UnexpectedAdmissionError"}))
+    assert not is_refused(pod({"phase": "Failed", "reason": "OutOfcpu"}, deleted=3))
+    assert not is_refused(pod(ended(1)))
+
+
+def test_a_pod_of_another_agent_is_no_replica() -> None:
+    found = pod(running(), owner=Owner("another", "c"))
+    assert found.replica is None
+    with pytest.raises(ValueError, match="no replica"):
+        observed(found, boot="", charge=0)
+
+
+def test_a_pod_without_its_labels_is_an_error_that_says_so() -> None:
+    broken = raw(running())
+    del broken["metadata"]["labels"]["muster.io/run"]
+    with pytest.raises(KeyError, match=r"muster\.io/run"):
+        pod_of(broken, OWNER)
