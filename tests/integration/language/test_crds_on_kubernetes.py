@@ -51,7 +51,8 @@ def established(kubernetes: Cluster) -> None:
     with kubernetes.http.stream("GET", path, params={"watch": "true", "timeoutSeconds": "30"}) as answer:
         for line in answer.iter_lines():
             item = yaml.safe_load(line)["object"]
-            states = {each["type"]: each["status"] for each in item.get("status", {}).get("conditions", ())}
+            conditions = item.get("status", {}).get("conditions") or ()  # null in the first event of a definition
+            states = {each["type"]: each["status"] for each in conditions}
             if states.get("Established") == "True":
                 waiting.discard(f"{item['metadata']['name']}.yaml")
             if not waiting:
