@@ -38,7 +38,6 @@ class Cache:
     def __init__(
         self, client: Client, owner: Owner, counting: Counting, clock: Callable[[], float] = time.time
     ) -> None:
-        self._owner = owner
         self._counting = counting
         self._clock = clock
         self.pods = Follower(client, Kind("pods", "/api/v1/pods"), lambda raw: pod_of(raw, owner), self._pod_changed)
@@ -177,7 +176,7 @@ class Cache:
         workload_id = ours.replica.workload_id
         if ours is not new:
             self.by_name.pop(ours.name, None)
-            self._pods_of[workload_id].discard(ours.name)
+            _discard(self._pods_of, workload_id, ours.name)
             self._boots.pop(ours.name, None)
             if ours.name in self._unlined:
                 self._unlined.discard(ours.name)
@@ -195,7 +194,7 @@ class Cache:
     def _other_changed(self, key: str, old: Pod | None, new: Pod | None) -> None:
         """A pod that holds something of a node and is not Muster's."""
         if old is not None and (new is None or new.node != old.node):
-            self._others_on[old.node].discard(key)
+            _discard(self._others_on, old.node, key)
             self._tell_node(old.node)
         if new is not None and (old is None or (old.node, old.amounts) != (new.node, new.amounts)):
             self._others_on[new.node].add(key)
@@ -209,7 +208,7 @@ class Cache:
             if new is None or name not in new.lines:
                 self._forget_end(root.workload_id, name)
         if new is None:
-            self._roots_of[root.workload_id].discard(key)
+            _discard(self._roots_of, root.workload_id, key)
         else:
             self._roots_of[root.workload_id].add(key)
             self.take_lines(root.workload_id, new.lines)
@@ -234,7 +233,7 @@ class Cache:
             self._unlined.add(name)
             return
         self.ends.pop(name, None)
-        self._ends_of[workload_id].discard(name)
+        _discard(self._ends_of, workload_id, name)
 
     def _node_changed(self, key: str, old: KubernetesNode | None, new: KubernetesNode | None) -> None:
         if new is not None:
@@ -268,3 +267,12 @@ class Cache:
 def _of_others(pod: Pod | None) -> Pod | None:
     """The pod where it is not Muster's and holds something of a node."""
     return pod if pod is not None and pod.replica is None and pod.node and not pod.terminal else None
+
+
+def _discard(index: dict[str, set[str]], key: str, item: str) -> None:
+    """Takes an item out of an index, and its set where that is empty: workloads come and go for months."""
+    found = index.get(key)
+    if found is not None:
+        found.discard(item)
+        if not found:
+            del index[key]
