@@ -13,6 +13,7 @@ from muster_cluster_agent.adapters.kubernetes.support import KUBERNETES
 from muster_cluster_agent.domain.kubernetes import refusals
 from muster_cluster_agent.domain.kubernetes.manifests import MAIN
 from muster_cluster_agent.errors import ClusterFileError
+from muster_language import Kind, catalogue
 
 WHERE = Path("/etc/muster/cluster.yaml")
 
@@ -88,6 +89,13 @@ def test_a_file_names_its_back_end(tmp_path: Path, text: str, backend: str) -> N
     file.write_text(text)
     assert backend_named(file) == backend
     assert backend_named(tmp_path / "none") == "local"
+
+
+def test_no_field_with_a_default_is_refused() -> None:
+    single = {Kind.WORKSPACE, Kind.TRAINING}
+    set_by_default = {row.name for row in catalogue().rows if row.default and single & row.kinds}
+    assert "slots_per_worker" in set_by_default
+    assert set_by_default.isdisjoint(KUBERNETES.refused)
 
 
 def test_what_needs_more_than_a_pod_is_refused_before_placement() -> None:

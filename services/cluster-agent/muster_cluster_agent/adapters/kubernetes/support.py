@@ -29,18 +29,21 @@ _MADE: Final = frozenset(
     | {"uid_gid_source", "working_dir"}
 )
 _NEEDS_MORE: Final = frozenset(
-    {"clean_pod_policy", "config_map_volumes", "create_home_dir", "data_volumes", "empty_dir_volumes"}
-    | {"exposed_urls", "framework", "git_sync", "gpu_memory_limit", "gpu_memory_request", "gpu_portion_limit"}
-    | {"host_ipc", "host_network", "jupyter", "master_spec", "mig_profile"}
-    | {"mount_propagation", "nfs", "ports", "processes", "pvcs", "readiness_probe", "s3", "secret_volumes"}
-    | {"service_type", "slots_per_worker", "tensorboard", "tensorboard_logdir", "volumes", "workers"}
+    {"config_map_volumes", "create_home_dir", "data_volumes", "empty_dir_volumes"}
+    | {"exposed_urls", "git_sync", "gpu_memory_limit", "gpu_memory_request", "gpu_portion_limit"}
+    | {"host_ipc", "host_network", "jupyter", "mig_profile"}
+    | {"mount_propagation", "nfs", "ports", "pvcs", "readiness_probe", "s3", "secret_volumes"}
+    | {"service_type", "tensorboard", "tensorboard_logdir", "volumes"}
+)
+_OF_GANGS: Final = frozenset(  # gangs are refused by their kind; some of these have defaults in every workload
+    {"clean_pod_policy", "framework", "master_spec", "processes", "slots_per_worker", "workers"}
 )
 _BY_LOAD: Final = frozenset(
     {"autoscaler_class", "is_private_service_url", "metric", "metric_name", "scale_to_zero_retention_seconds", "target"}
 )
 KUBERNETES: Final = Support(
     honoured=_MADE,
-    no_matter=LOCAL.no_matter - _MADE,
+    no_matter=(LOCAL.no_matter | _OF_GANGS) - _MADE,
     ignored=_BY_LOAD,
     refused=_NEEDS_MORE,
     refused_values=("kind=Distributed", "kind=Inference", "uidGidSource=fromIdpToken"),
