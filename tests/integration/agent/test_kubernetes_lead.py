@@ -69,7 +69,7 @@ async def test_an_agent_without_an_answer_stays_and_writes_nothing() -> None:
     async with two() as (server, client, clock):
         lead = Lead(client, "muster", "first", clock)
         await lead.take()
-        client.may_write = lambda: lead.holds
+        client.lead_left = lambda: lead.left
         keeping = asyncio.create_task(lead.keep())
         server.fault = lambda *_: Fault(503, "ServiceUnavailable", "later")
         clock.now += DEADLINE
@@ -82,12 +82,13 @@ async def test_an_agent_without_an_answer_stays_and_writes_nothing() -> None:
         keeping.cancel()
 
 
-async def test_an_agent_that_another_has_replaced_ends() -> None:
+@pytest.mark.parametrize("holder", ["other", ""])
+async def test_an_agent_that_another_has_replaced_ends(holder: str) -> None:
     async with two() as (server, client, clock):
         lead = Lead(client, "muster", "first", clock)
         await lead.take()
-        server.change("leases", "muster/muster-agent", lambda item: item["spec"].update({"holderIdentity": "other"}))
-        with pytest.raises(LeadLost, match="other leads this cluster now"):
+        server.change("leases", "muster/muster-agent", lambda item: item["spec"].update({"holderIdentity": holder}))
+        with pytest.raises(LeadLost, match=f"{holder or 'another agent'} leads this cluster now"):
             async with asyncio.timeout(10):
                 await lead.keep()
 

@@ -2,104 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from muster_cluster_agent.adapters.kubernetes import backend as backend_module
-from muster_cluster_agent.adapters.kubernetes.backend import KubernetesBackend
-from muster_cluster_agent.domain.container import Container
-from muster_cluster_agent.domain.kubernetes import marks
-from muster_cluster_agent.domain.model import Assignment, Failure, Pattern, Release, Revision, Run, State, Template
-from muster_cluster_agent.domain.plan import replica_plans
-from muster_cluster_agent.ports import RefusalReport, StatusReport
-from tests.support.agent_loops import Told, running
-from tests.support.agents import workload_id
-from tests.support.fake_api_server import FakeApiServer, Fault, refusal
+from muster_cluster_agent.adapters.kubernetes import cache as cache_module
+from muster_cluster_agent.domain.model import Failure, State
+from muster_cluster_agent.ports import StatusReport
+from tests.support.fake_api_server import Fault
 from tests.support.fake_kubelet import now
-from tests.support.kubernetes_backends import NAMESPACE, PROJECT, Scene, backend_on, scene
-from tests.support.waiting import until
-
-ID = workload_id(1)
-
-
-def assignment(
-    command: str, *, node: str = "n-0", attempt: int = 0, namespace: str = NAMESPACE, count: int = 1
-) -> Assignment:
-    """A training on one node."""
-    template = Template(command=command, container=Container("team/bert:7"))
-    run = Run("worker", 0, count, node, anonymous=1)
-    pattern = Pattern.SINGLE if count == 1 else Pattern.TRIALS
-    revision = Revision(1, attempt, pattern, template, (run,))
-    return Assignment(ID, 1, "me", 1 + attempt, (revision,), PROJECT, namespace, "bert", grace=5.0)
-
-
-def release(attempt: int = 0) -> Release:
-    return Release(ID, 1, 1, attempt, 5.0, "deleted")
-
-
-@dataclass
-class Loop:
-    """An agent on a cluster, and what it has told."""
-
-    scene: Scene
-    backend: KubernetesBackend
-    told: Told
-    agent: Any = field(default=None)
-
-    @property
-    def server(self) -> FakeApiServer:
-        return self.scene.server
-
-    def pods(self) -> dict[str, Any]:
-        return self.server.objects["pods"]
-
-    async def told_last(self, *states: str) -> None:
-        """Waits until these are the last states that were told; quick ones before them may be passed over."""
-        try:
-            await self.until(lambda: self.told.states(1)[-len(states) :] == list(states))
-        except TimeoutError:
-            assert self.told.states(1)[-len(states) :] == list(states)
-
-    async def refused(self, code: str) -> RefusalReport:
-        """Waits for a refusal with that code."""
-
-        def found() -> RefusalReport | None:
-            reports = [each for each in self.told.of(RefusalReport) if isinstance(each, RefusalReport)]
-            return next((each for each in reports if each.refusal.code == code), None)
-
-        await self.until(lambda: found() is not None)
-        report = found()
-        assert report is not None
-        return report
-
-    async def until(self, what: Callable[[], bool]) -> None:
-        """Waits until it holds."""
-        await until(what, within=60)  # the agent waits up to 30 s before it tries again
-
-    async def nothing_left(self) -> None:
-        """Waits until no object of Muster is left."""
-        try:
-            await self.until(lambda: self.of_ours() == [])
-        except TimeoutError:
-            assert self.of_ours() == []
-
-    def of_ours(self) -> list[str]:
-        """Every object that carries Muster's label, but the agent's own."""
-        found = [item for kind in self.server.objects.values() for item in kind.values()]
-        labelled = [item for item in found if (item["metadata"].get("labels") or {}).get(marks.MANAGED_BY)]
-        return sorted(item["metadata"]["name"] for item in labelled)
-
-
-@asynccontextmanager
-async def loop(made: Scene, told: Told | None = None) -> AsyncIterator[Loop]:
-    """One agent on a cluster, as one process would be."""
-    told = told or Told()
-    async with backend_on(made.server) as backend, running(backend, told) as agent:
-        yield Loop(made, backend, told, agent)
+from tests.support.kubernetes_backends import scene
+from tests.support.kubernetes_loops import assignment, loop, release
 
 
 async def test_a_training_lives_and_leaves_nothing() -> None:
@@ -176,32 +90,6 @@ async def test_a_force_deleted_pod_is_held_until_its_end_is_known() -> None:
         assert here.told.states(1)[-1] == "GONE"
 
 
-async def test_what_fits_nowhere_is_refused_and_not_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend_module, "_LOOK_SECONDS", 0.05)
-    async with scene() as made, loop(made) as here:
-        made.kubelets.full.add("n-0")
-        here.agent.take(assignment("sleep 1000"))
-        report = await here.refused("ForeignTaken")
-        assert (report.refusal.node, report.refusal.retry_after) == ("n-0", 30)
-        assert "Insufficient nvidia.com/gpu" in report.refusal.message
-        await here.until(lambda: not here.pods())
-        here.agent.take(release())
-        await here.nothing_left()
-        assert here.told.states(1)[-1] == "GONE"  # nothing of the run is here
-        assert "FAILED" not in here.told.states(1)
-
-
-async def test_what_a_kubelet_refuses_is_refused_and_not_failed() -> None:
-    async with scene() as made, loop(made) as here:
-        made.kubelets.rejects = "UnexpectedAdmissionError"
-        here.agent.take(assignment("sleep 1000"))
-        report = await here.refused("ForeignTaken")
-        assert "the kubelet of n-0 refused it" in report.refusal.message
-        await here.until(lambda: not here.pods())
-        assert "FAILED" not in here.told.states(1)
-        assert made.kubelets.starts == {}
-
-
 async def test_an_image_that_cannot_be_named_ends_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backend_module, "_LOOK_SECONDS", 0.05)
     async with scene() as made, loop(made) as here:
@@ -221,63 +109,6 @@ async def test_an_image_that_cannot_be_named_ends_its_start(monkeypatch: pytest.
         await here.until(lambda: "GONE" in here.told.states(1))
         failed = [each.status for each in here.told.of(StatusReport) if isinstance(each, StatusReport)][-1]
         assert (failed.failure, failed.message) == (Failure.START, "InvalidImageName: no such name")
-
-
-@pytest.mark.parametrize(
-    ("namespace", "code", "words"),
-    [
-        ("none", "NamespaceNotOurs", "namespace none is missing"),
-        ("theirs", "NamespaceNotOurs", "belongs to project other, not to p"),
-    ],
-)
-async def test_a_namespace_of_others_is_never_written_to(namespace: str, code: str, words: str) -> None:
-    async with scene() as made:
-        made.kubelets.add_namespace("theirs", "other")
-        async with loop(made) as here:
-            here.agent.take(assignment("true", namespace=namespace))
-            assert words in (await here.refused(code)).refusal.message
-            assert here.of_ours() == []
-
-
-async def test_what_admission_denies_is_said_in_its_own_words() -> None:
-    def deny(body: Any) -> None:
-        if body["kind"] == "Pod":
-            raise refusal(403, "Forbidden", 'admission webhook "images" denied the request: registry not allowed')
-
-    async with scene() as made:
-        made.server.admit = deny
-        async with loop(made) as here:
-            here.agent.take(assignment("true"))
-            assert "registry not allowed" in (await here.refused("AdmissionDenied")).refusal.message
-
-
-async def test_a_pod_that_admission_changes_is_taken_back() -> None:
-    def mirror(body: Any) -> None:
-        if body["kind"] == "Pod":
-            body["spec"]["containers"][0]["image"] = "mirror/bert:7"
-
-    async with scene() as made:
-        made.server.admit = mirror
-        made.kubelets.held.add("n-0")
-        async with loop(made) as here:
-            here.agent.take(assignment("true"))
-            assert "spec.containers[main].image" in (await here.refused("Mutated")).refusal.message
-            await here.until(lambda: not here.pods())
-            assert made.kubelets.starts == {}
-
-
-async def test_a_name_that_is_taken_is_not_adopted() -> None:
-    async with scene() as made, loop(made) as here:
-        wanted = assignment("true")
-        root = {"metadata": {"name": "w-none", "namespace": NAMESPACE, "labels": {marks.MANAGED_BY: "helm"}}}
-        (plan,) = replica_plans(wanted, wanted.newest)
-        root["metadata"]["name"] = plan.gang
-        made.server.put("configmaps", root)
-        here.agent.take(wanted)
-        assert "belongs to helm" in (await here.refused("NameConflict")).refusal.message
-        assert made.server.objects["configmaps"][f"{NAMESPACE}/{plan.gang}"]["metadata"]["labels"] == {
-            marks.MANAGED_BY: "helm"
-        }
 
 
 async def test_a_silent_node_loses_its_replicas_and_gives_them_back() -> None:
@@ -303,10 +134,13 @@ async def test_a_node_that_is_silent_for_long_is_written_off() -> None:
         await here.until(lambda: not here.pods())
 
 
-async def test_a_reboot_is_evidence() -> None:
+async def test_a_reboot_is_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend_module, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(cache_module, "BOOT_SETTLES", 0.0)
     async with scene() as made, loop(made) as here:
         here.agent.take(assignment("sleep 1000"))
         await here.told_last("READY")
+        await here.until(lambda: bool(here.backend._cache._boots))
         made.kubelets.held.add("n-0")
         made.server.change("nodes", "n-0", lambda node: node["status"]["nodeInfo"].update({"bootID": "another"}))
         await here.until(lambda: "GONE" in here.told.states(1))
@@ -362,3 +196,42 @@ async def test_trials_fill_more_than_one_shard(monkeypatch: pytest.MonkeyPatch) 
         assert all(len(item.get("data") or {}) <= 3 for item in made.server.objects["configmaps"].values())
         here.agent.take(release())
         await here.nothing_left()
+
+
+async def test_a_pod_that_vanishes_is_lost_and_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend_module, "_LOOK_SECONDS", 0.05)
+    async with scene() as made, loop(made) as here:
+        here.agent.take(assignment("sleep 1000"))
+        await here.told_last("READY")
+        (key,) = here.pods()
+        made.server.remove("pods", key)  # with its finalizer, as an administrator may
+        await here.told_last("LOST")
+        assert here.pods() == {}
+        here.agent.take(release())
+        here.backend._gone_after = 0.0
+        await here.told_last("GONE")
+        gone = [each.status for each in here.told.of(StatusReport) if isinstance(each, StatusReport)][-1]
+        assert gone.evidence == "vanished"
+        await here.nothing_left()
+
+
+async def test_a_release_waits_for_a_pod_of_which_the_answer_was_lost() -> None:
+    async with scene() as made, loop(made) as here:
+        made.kubelets.held.add("n-0")
+        watching = True
+
+        def fault(verb: str, path: str) -> Fault | None:
+            if verb == "POST" and path.endswith("/pods"):
+                return Fault(503, "ServiceUnavailable", "later", after=True)
+            return Fault() if verb == "WATCH" and watching else None
+
+        made.server.fault = fault
+        await made.server.cut_watches()  # the pod is made, its answer is lost, and nothing is seen of it
+        here.agent.take(assignment("sleep 1000"))
+        await here.until(lambda: bool(here.pods()))
+        here.agent.take(release())
+        assert "GONE" not in here.told.states(1)
+        watching = False
+        made.kubelets.held.clear()
+        await here.nothing_left()
+        assert here.told.states(1)[-1] == "GONE"

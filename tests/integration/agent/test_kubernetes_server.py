@@ -150,7 +150,7 @@ async def loop(kubernetes: Cluster, number: int) -> AsyncIterator[Loop]:
     how.api_key["BearerToken"] = f"Bearer {TOKEN}"
     async with Client(how, rate=200, burst=400) as client:
         lead = Lead(client, "muster", f"agent-{number}")
-        client.may_write = lambda: lead.holds
+        client.lead_left = lambda: lead.left
         await lead.take()
         keeping = asyncio.create_task(lead.keep())
         state = ClusterState(client, "muster", "c")

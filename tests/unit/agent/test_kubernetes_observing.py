@@ -7,18 +7,19 @@ from typing import Any
 
 import pytest
 
-from muster_cluster_agent.domain.kubernetes import ends
+from muster_cluster_agent.domain.kubernetes import ends, marks
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.observing import (
     Asked,
+    Hindrance,
     evidence_of,
-    hopeless,
+    hindrance_of,
     is_refused,
     observed,
     unschedulable,
 )
 from muster_cluster_agent.domain.kubernetes.pods import moment, pod_of
-from muster_cluster_agent.domain.model import Failure, NodeHealth, NodeView, State
+from muster_cluster_agent.domain.model import Failure, NodeHealth, NodeView, Pattern, State
 from muster_cluster_agent.domain.status import failure_of, judge
 from tests.support.kubernetes_pods import BOUND, KEY, OWNER, at, disruption, ended, pod, raw, running, waiting
 
@@ -40,7 +41,7 @@ ASKED = Asked("released", 10.0).text()
         ({"phase": "Failed", "reason": "OutOfcpu"}, {}, "rejected-by-kubelet"),
         ({**running(), "phase": "Failed"}, {}, ""),  # a phase alone: a container is not known to have ended
         ({"phase": "Failed", **disruption("DeletionByPodGC", 9)}, {"deleted": 3}, ""),
-        (ended(143, **disruption("DeletionByPodGC", 9)), {}, ""),  # written by the collector, not by the kubelet
+        (ended(143, **disruption("DeletionByPodGC", 9)), {}, "containers-terminated"),  # the kubelet ended them
         ({**ended(0), "initContainerStatuses": [SIDECAR]}, {}, ""),
         ({**waiting("ErrImagePull"), "phase": "Failed"}, {"deleted": 3}, "rejected-by-kubelet"),
     ],
@@ -62,7 +63,7 @@ def test_gone_has_evidence(status: dict[str, Any], more: dict[str, Any], evidenc
         (ended(143, **disruption("EvictionByEvictionAPI", 9)), {}, Failure.INFRASTRUCTURE),
         (ended(1, second=4, **disruption("PreemptionByScheduler", 9)), {}, Failure.EXIT),
         ({**ended(137), "reason": "Evicted", "message": "The node was low on memory."}, {}, Failure.INFRASTRUCTURE),
-        ({**ended(137), "reason": "Evicted", "message": OWN_LIMIT}, {}, Failure.RETRYABLE_EXIT),
+        ({**ended(137), "reason": "Evicted", "message": OWN_LIMIT}, {}, Failure.EXIT),
         (ended(137, "ContainerStatusUnknown"), {}, Failure.INFRASTRUCTURE),
         ({"phase": "Failed", "reason": "NodeAffinity"}, {}, Failure.INFRASTRUCTURE),
         ({"phase": "Failed", "initContainerStatuses": [FAILED_INIT]}, {}, Failure.START),
@@ -137,12 +138,26 @@ def test_a_pod_that_fits_nowhere_is_named_after_a_while() -> None:
 
 
 def test_a_pod_that_will_not_start_is_named() -> None:
-    early, late = moment(at(30)) or 0.0, (moment(at(30)) or 0.0) + 60
-    assert hopeless(pod(waiting("InvalidImageName", "bad")), early) == "InvalidImageName: bad"
-    assert hopeless(pod(waiting("ErrImagePull", "403")), early) == ""
-    assert hopeless(pod(waiting("ErrImagePull", "403")), late) == "ErrImagePull: 403"
-    assert hopeless(pod(waiting("ContainerCreating")), late) == ""
-    assert hopeless(pod(running()), late) == ""
+    assert hindrance_of(pod(waiting("InvalidImageName", "bad"))) == Hindrance("InvalidImageName: bad", at_once=True)
+    assert hindrance_of(pod(waiting("ErrImagePull", "403"))) == Hindrance("ErrImagePull: 403")
+    missing = hindrance_of(pod(waiting("CreateContainerConfigError", 'secret "x" not found')))
+    assert missing is not None
+    assert missing.missing
+    assert hindrance_of(pod(waiting("ContainerCreating"))) is None
+    assert hindrance_of(pod(running())) is None
+    assert hindrance_of(pod(waiting("InvalidImageName"), deleted=3)) is None
+
+
+def test_a_container_whose_code_is_lost_is_no_fault_of_its_command() -> None:
+    found = pod(ended(255, "Unknown"))
+    gone = observed(found, boot="b", charge=0, gone_at=1.0, evidence=evidence_of(found))
+    assert failure_of(gone) is Failure.INFRASTRUCTURE
+
+
+def test_an_edited_pattern_hides_no_replica() -> None:
+    made = raw(running())
+    made["metadata"]["annotations"][marks.PATTERN] = "foo"
+    assert observed(pod_of(made, OWNER), boot="b", charge=0).pattern is Pattern.SINGLE
 
 
 def test_a_pod_that_its_kubelet_refused_is_no_failure() -> None:

@@ -264,6 +264,7 @@ class Observed(ReplicaKey):
     gone: bool = False
     gone_at: float | None = None
     evidence: str = ""
+    lost: bool = False  # it can no longer be seen, and may run
     devices: tuple[str, ...] = ()
     endpoints: tuple[str, ...] = ()
     service: tuple[str, ...] = ()

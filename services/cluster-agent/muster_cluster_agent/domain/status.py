@@ -93,7 +93,7 @@ def _state(replica: Observed, node: NodeView | None) -> State:
     ended = how_it_ended(replica)
     if ended is not None:
         return ended
-    if node is None or node.health is not NodeHealth.UP:
+    if replica.lost or node is None or node.health is not NodeHealth.UP:
         return State.LOST
     if replica.ready:
         return State.READY

@@ -250,6 +250,8 @@ class Agent:
         case = self.agenda.case(workload_id)
         self._nodes = await self._backend.nodes()
         observed = tuple(await self._backend.list(workload_id))
+        if case.desired is None and observed:
+            case.desired = self.agenda.newest(workload_id)  # seen late, after its release was carried out
         await self.telling.statuses(case, observed, self._nodes)
         scene = Scene(
             desired=case.desired,

@@ -7,6 +7,7 @@ ours; an answer that was lost is UNKNOWN, and the same action is asked for again
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from muster_cluster_agent.adapters.kubernetes.cache import Cache
 from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client, Unreachable
 from muster_cluster_agent.adapters.kubernetes.cluster_file import KubernetesFile
 from muster_cluster_agent.adapters.kubernetes.recorder import Recorder, path_of
+from muster_cluster_agent.adapters.kubernetes.surroundings import Surroundings
 from muster_cluster_agent.domain.actions import (
     ALREADY,
     DONE,
@@ -39,6 +41,8 @@ from muster_cluster_agent.errors import BackendError
 
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
+_CLOSED: Final = 4_000
+_MADE_SECONDS: Final = 60.0  # longer than any call takes, here and in the server
 
 _log = logs.get(__name__)
 
@@ -49,6 +53,19 @@ class Refused:
 
     answer: Answer
     until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A replica whose pod was asked for at that moment (monotonic seconds).
+
+    confirmed: the server has it. unwanted: it was to be stopped since.
+    """
+
+    plan: ReplicaPlan
+    at: float
+    confirmed: bool = False
+    unwanted: bool = False
 
 
 class Acting:
@@ -67,16 +84,42 @@ class Acting:
         self._cache = cache
         self._recorder = recorder
         self._owner = owner
-        self._file = file
+        self._style = file.style
+        self._around = Surroundings(client, cache, owner, managed=file.managed)
         self._clock = clock
+        self._made: dict[str, Made] = {}
+        self._closed: OrderedDict[str, RunKey] = OrderedDict()  # workloads of which runs are over, of the last ones
         self._refused: dict[str, Refused] = {}
         self._withdrawn: dict[str, Answer] = {}  # pods that Muster takes back, until it is certain that they do not run
 
     async def create(self, action: Create) -> Answer:
         """Makes a replica's root and its pod."""
         plan = action.plan
+        known = self._known(plan)
+        if known is not None:
+            return known
+        earlier = plan.name in self._made  # a call whose answer was lost may still have its effect
+        try:
+            wrong = await self._around.namespace(plan)
+            if wrong is not None:
+                return wrong
+            root_uid = await self._around.root(plan)
+            body = manifests.pod(self._owner, plan, plan.namespace, self._style, root_uid)
+            self._made[plan.name] = Made(plan, time.monotonic())  # until it is known whether the pod is there
+            answer = await self._pod(plan, body)
+        except InvalidCommand as error:
+            return Answer(Outcome.REFUSED, str(error), refusals.UNSUPPORTED)
+        except ApiError as error:
+            answer = refusals.answer_of(error.status, error.reason, error.message)
+        except Unreachable as error:
+            return Answer(Outcome.UNKNOWN, str(error))
+        self._note(plan.name, answer, earlier=earlier)
+        return answer
+
+    def _known(self, plan: ReplicaPlan) -> Answer | None:
+        """What is known of a replica before its pod is asked for; None: it may be made."""
         refused = self._refused.get(plan.name)
-        if refused is not None and time.monotonic() < refused.until:
+        if refused is not None and (time.monotonic() < refused.until or plan.name in self._cache.by_name):
             return refused.answer
         self._refused.pop(plan.name, None)
         if plan.name in self._cache.ends:
@@ -84,22 +127,61 @@ class Acting:
             return ALREADY if gone is not None else Answer(Outcome.CONFLICT, "a replica of that name was here before")
         node = self._cache.views().get(plan.node)
         if node is None or node.health is not NodeHealth.UP:
-            return Answer(
-                Outcome.REFUSED, f"node {plan.node} takes nothing: {node.health.value if node else 'unknown'}"
-            )
-        try:
-            wrong = await self._namespace(plan)
-            if wrong is not None:
-                return wrong
-            root_uid = await self._root(plan)
-            body = manifests.pod(self._owner, plan, plan.namespace, self._file.style, root_uid)
-            return await self._pod(plan, body)
-        except InvalidCommand as error:
-            return Answer(Outcome.REFUSED, str(error), refusals.UNSUPPORTED)
-        except ApiError as error:
-            return refusals.answer_of(error.status, error.reason, error.message)
-        except Unreachable as error:
-            return Answer(Outcome.UNKNOWN, str(error))
+            health = node.health.value if node is not None else "unknown"
+            return Answer(Outcome.REFUSED, f"node {plan.node} takes nothing: it is {health}")
+        return None
+
+    def _note(self, name: str, answer: Answer, *, earlier: bool) -> None:
+        """What an answer says of a pod that was asked for."""
+        made = self._made.get(name)
+        if made is None or answer.outcome is Outcome.UNKNOWN or name in self._withdrawn:
+            return
+        if answer.outcome is not Outcome.REFUSED:
+            self._made[name] = replace(made, confirmed=True)
+        elif earlier:
+            self._made[name] = replace(made, unwanted=True)
+        else:
+            del self._made[name]
+
+    def made(self, workload_id: str | None = None) -> list[Observed]:
+        """Replicas whose pods were asked for and are not seen yet: they count as created until it is known."""
+        for name in [name for name in self._made if name in self._cache.by_name or name in self._cache.ends]:
+            del self._made[name]
+        return [self._as_created(each) for each in self._made.values() if workload_id in {None, each.plan.workload_id}]
+
+    async def look_for(self) -> None:
+        """Looks after pods that were asked for and were never seen. Raises BackendError.
+
+        One that is still wanted is asked for again, since its name makes that safe; any other is waited for until no
+        call that made it can be under way.
+        """
+        self.made()
+        late = time.monotonic() - _MADE_SECONDS
+        for each in [*self._made.values()]:
+            if not each.confirmed and not each.unwanted:
+                await self.create(Create(each.plan))
+                self._cache.tell(each.plan.workload_id)
+                continue
+            if each.at >= late:
+                continue
+            try:
+                await self._client.get(f"/api/v1/namespaces/{each.plan.namespace}/pods/{each.plan.name}")
+            except ApiError as error:
+                if error.status != _NOT_FOUND:
+                    raise
+                self._made.pop(each.plan.name, None)
+                self._cache.tell(each.plan.workload_id)
+
+    def _as_created(self, made: Made) -> Observed:
+        node = self._cache.views().get(made.plan.node)
+        return Observed(
+            *made.plan.identity,
+            boot=node.boot if node is not None else "",
+            pattern=made.plan.pattern,
+            created_at=self._clock(),
+            project=made.plan.project,
+            workload=made.plan.workload,
+        )
 
     async def abandon(self, action: Abandon) -> Answer:
         """Writes a replica down as one that was never started."""
@@ -124,8 +206,13 @@ class Acting:
     async def stop(self, action: Stop) -> Answer:
         """Says on the pod why it stops, so that an agent that follows knows it too, and deletes it."""
         pod = self._cache.by_name.get(action.name)
-        if pod is None or action.name in self._cache.ends:
+        if action.name in self._cache.ends:
             return ALREADY
+        if pod is None:
+            if action.name not in self._made:
+                return ALREADY
+            self._made[action.name] = replace(self._made[action.name], unwanted=True)
+            return Answer(Outcome.UNKNOWN, f"it is not known yet whether pod {action.name} is there")
         return await self.end(pod, Asked(action.reason, action.grace))
 
     async def end(self, pod: Pod, asked: Asked) -> Answer:
@@ -184,18 +271,37 @@ class Acting:
     async def close_runs(self, workload_id: str, run: RunKey) -> None:
         """Takes away the objects of runs up to this one. Raises BackendError where a replica of them is not removed."""
         over = [root for root in self._cache.roots_of(workload_id) if root.run <= run]
-        if any(replica.key <= run for replica in self._cache.of(workload_id)):
+        if any(replica.key <= run for replica in (*self._cache.of(workload_id), *self.made(workload_id))):
             raise BackendError(f"a replica of {workload_id} up to run {marks.run_text(run)} is not removed yet")
         # Shards first: a root that stands says that the run may have more to clear away.
         for root in sorted(over, key=lambda each: (each.run, -each.shard)):
             await self._take_away(root)
+        self._cache.forget_ends(workload_id, run)
+        self._closed[workload_id] = max(run, self._closed.pop(workload_id, run))
+        while len(self._closed) > _CLOSED:
+            self._closed.popitem(last=False)
+
+    async def close_late(self) -> None:
+        """Takes away roots that are seen only now, after their runs were over. Raises BackendError."""
+        for workload_id, run in [*self._closed.items()]:
+            late = any(root.run <= run for root in self._cache.roots_of(workload_id))
+            if late and not any(
+                replica.key <= run for replica in (*self._cache.of(workload_id), *self.made(workload_id))
+            ):
+                await self.close_runs(workload_id, run)
 
     def refusal_of(self, pod: Pod) -> Answer | None:
         """Why a pod of which nothing ran leaves no trace; None: its end is that of its replica."""
         if is_refused(pod):
             text = f"the kubelet of {pod.node} refused it: {pod.message or pod.reason}"
             return Answer(Outcome.REFUSED, text, refusals.FOREIGN_TAKEN)
+        if any(one.ran for one in pod.containers):  # it was bound before it could be taken back
+            self._withdrawn.pop(pod.name, None)
         return self._withdrawn.get(pod.name)
+
+    def is_withdrawn(self, name: str) -> bool:
+        """Whether Muster takes the pod of that name back."""
+        return name in self._withdrawn
 
     def refuse(self, name: str, answer: Answer) -> None:
         """A replica that certainly does not run is refused, and made again elsewhere, or here after a while."""
@@ -213,10 +319,10 @@ class Acting:
             if name not in self._cache.by_name:
                 del self._refused[name]
 
-    async def withdraw(self, pod: Pod, message: str) -> None:
-        """Deletes a pod that was not bound, as it was last seen: one that was bound meanwhile stays."""
+    async def withdraw(self, pod: Pod, message: str, code: str = refusals.FOREIGN_TAKEN) -> None:
+        """Deletes a pod of which nothing runs, as it was last seen: one that has changed meanwhile stays."""
         # Before the call, since what it does may be seen before its answer. Only evidence makes a refusal of it.
-        self._withdrawn[pod.name] = Answer(Outcome.REFUSED, message, refusals.FOREIGN_TAKEN)
+        self._withdrawn[pod.name] = Answer(Outcome.REFUSED, message, code)
         await self._delete_now(path_of(pod), {"uid": pod.uid, "resourceVersion": pod.version})
 
     async def clear(self, pod: Pod) -> None:
@@ -230,44 +336,6 @@ class Acting:
         except BackendError as error:
             if not (isinstance(error, ApiError) and error.status in {_NOT_FOUND, _CONFLICT}):
                 _log.warning("a pod is not taken back yet", pod=path, error=str(error))
-
-    async def _namespace(self, plan: ReplicaPlan) -> Answer | None:
-        """Why the namespace takes nothing; None: it does. One that is missing is made where that is wanted."""
-        found = self._cache.namespaces.items.get(plan.namespace)
-        if found is not None and not found.terminating and found.project == plan.project:
-            return None
-        if found is None and self._file.managed:
-            labels = {**self._owner.labels(), marks.PROJECT: plan.project}
-            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": plan.namespace, "labels": labels}}
-            try:
-                await self._client.post("/api/v1/namespaces", body)
-            except ApiError as error:
-                if error.status != _CONFLICT:
-                    raise
-                raw = await self._client.get(f"/api/v1/namespaces/{plan.namespace}")
-                if (raw["metadata"].get("labels") or {}).get(marks.PROJECT) == plan.project:
-                    return None
-            else:
-                return None
-        return refusals.namespace(plan.namespace, plan.project, found)
-
-    async def _root(self, plan: ReplicaPlan) -> str:
-        """The uid of the run's root, which is made where it is missing. Raises ApiError or Unreachable."""
-        for root in self._cache.roots_of(plan.workload_id):
-            if root.name == plan.gang and root.namespace == plan.namespace and root.uid:
-                return root.uid
-        body = manifests.root(self._owner, plan, plan.namespace)
-        path = f"/api/v1/namespaces/{plan.namespace}/configmaps"
-        try:
-            raw = await self._client.post(path, body)
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
-            raw = await self._client.get(f"{path}/{plan.gang}")
-            labels = raw["metadata"].get("labels") or {}
-            if not self._owner.has(labels) or labels.get(marks.WORKLOAD) != plan.workload_id:
-                raise ApiError(_CONFLICT, refusals.TAKEN, refusals.taken("ConfigMap", raw["metadata"])) from error
-        return str(raw["metadata"]["uid"])
 
     async def _pod(self, plan: ReplicaPlan, body: manifests.Manifest) -> Answer:
         path = f"/api/v1/namespaces/{plan.namespace}/pods"

@@ -32,9 +32,18 @@ from muster_cluster_agent.domain.actions import (
     Stop,
 )
 from muster_cluster_agent.domain.fleet import Fleet, Identity, Profile
-from muster_cluster_agent.domain.kubernetes import marks
+from muster_cluster_agent.domain.kubernetes import marks, refusals
 from muster_cluster_agent.domain.kubernetes.marks import Owner
-from muster_cluster_agent.domain.kubernetes.observing import Asked, asked_of, evidence_of, hopeless, unschedulable
+from muster_cluster_agent.domain.kubernetes.observing import (
+    HOPELESS_SECONDS,
+    VANISHED,
+    Asked,
+    Hindrance,
+    asked_of,
+    evidence_of,
+    hindrance_of,
+    unschedulable,
+)
 from muster_cluster_agent.domain.kubernetes.pods import Pod
 from muster_cluster_agent.domain.model import NodeView, Observed, RunKey
 from muster_cluster_agent.errors import BackendError
@@ -63,7 +72,10 @@ class KubernetesBackend:
         self._acting = Acting(client, self._cache, self._recorder, owner, file, clock)
         self._logs = PodLogs(client, self._cache)
         self._tasks: list[asyncio.Task[None]] = []
+        self._hindered: dict[str, float] = {}  # since when a pod does not start
+        self._gone_after = file.counting.gone_after
         self._cache.heard.append(self._hear)
+        self._cache.may_go = lambda pod: self._acting.is_refused(pod.name)
         self._profile = Profile(
             backend=KUBERNETES_BACKEND,
             identity=Identity.ANONYMOUS,
@@ -88,6 +100,12 @@ class KubernetesBackend:
             self._tasks.append(asyncio.create_task(run(), name=f"kubernetes-{number}"))
         await self._cache.listed()
 
+    async def run(self) -> None:
+        """Watches over what `open` has begun. An eternal task: it ends with the first of them that fails."""
+        done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+
     async def close(self) -> None:
         """Stops following. Replicas go on."""
         for task in self._tasks:
@@ -106,7 +124,8 @@ class KubernetesBackend:
     async def list(self, workload_id: str | None = None) -> Sequence[Observed]:
         """Every replica that is not removed, or those of one workload."""
         found = self._cache.all() if workload_id is None else self._cache.of(workload_id)
-        return [one for one in found if not self._acting.is_refused(one.name)]
+        here = [one for one in found if not self._acting.is_refused(one.name)]
+        return [*here, *self._acting.made(workload_id)]
 
     def watch(self) -> AsyncIterator[Changed]:
         """What changes from now on."""
@@ -178,30 +197,53 @@ class KubernetesBackend:
             return
         self._acting.refuse(pod.name, refusal)
         self._recorder.free(pod.name)
-        if pod.deleted_at is None:
-            self._tasks.append(asyncio.create_task(self._acting.clear(pod), name=f"clear {pod.name}"))
 
     async def _rounds(self) -> None:
-        """What only the clock says: pods that nobody binds, and pods that will not start."""
+        """What only the clock says: nodes that stay silent, and pods that wait, vanish or were not deleted."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            self._tasks = [task for task in self._tasks if not task.done()]
-            self._acting.forget_refusals()
             now = self._clock()
-            for pod in [*self._cache.by_name.values()]:
-                try:
+            self._cache.look_at_nodes(now)
+            self._acting.forget_refusals()
+            pods = [*self._cache.by_name.values()]
+            self._hindered = {pod.name: self._hindered[pod.name] for pod in pods if pod.name in self._hindered}
+            try:
+                await self._acting.look_for()
+                await self._acting.close_late()
+                for pod in pods:
                     await self._look(pod, now)
-                except (BackendError, ValueError) as error:
-                    log.warning("a pod cannot be looked after", pod=pod.key, error=str(error))
+            except (BackendError, ValueError) as error:
+                log.warning("pods cannot be looked after", error=str(error))
 
     async def _look(self, pod: Pod, now: float) -> None:
-        unbound = unschedulable(pod, now, UNBOUND_SECONDS)
-        if unbound:
-            await self._acting.withdraw(pod, f"the cluster's scheduler finds no place on its node: {unbound}")
+        if pod.name in self._cache.vanished:
+            self._look_for_vanished(pod, now)
             return
-        if pod.asked and pod.deleted_at is None and not pod.terminal:  # the answer to its deletion was lost
+        self._cache.note_boot(pod, now)
+        if pod.deleted_at is None and (self._acting.is_refused(pod.name) or self._acting.is_withdrawn(pod.name)):
+            await self._acting.clear(pod)
+        elif pod.asked and pod.deleted_at is None and not pod.terminal:  # the answer to its deletion was lost
             await self._acting.end(pod, asked_of(pod))
+        elif unbound := unschedulable(pod, now, UNBOUND_SECONDS):
+            await self._acting.withdraw(pod, f"the cluster's scheduler finds no place on its node: {unbound}")
+        elif hindrance := hindrance_of(pod):
+            await self._look_at_hindrance(pod, hindrance, now)
+        else:
+            self._hindered.pop(pod.name, None)
+
+    async def _look_at_hindrance(self, pod: Pod, hindrance: Hindrance, now: float) -> None:
+        """A pod that does not start: what it names is missing, or it cannot start at all."""
+        since = self._hindered.setdefault(pod.name, now)
+        if not hindrance.at_once and now - since < HOPELESS_SECONDS:
             return
-        fault = hopeless(pod, now)
-        if fault:
-            await self._acting.end(pod, Asked(fault=fault))
+        if hindrance.missing:
+            await self._acting.withdraw(pod, hindrance.text, refusals.MISSING_OBJECT)
+        else:
+            await self._acting.end(pod, Asked(fault=hindrance.text))
+
+    def _look_for_vanished(self, pod: Pod, now: float) -> None:
+        """A pod without its object may run until its node gives evidence, or for as long as on a silent node."""
+        if pod.name in self._cache.ends:
+            self._cache.drop(pod)
+        elif self._gone_after is not None and now - self._cache.vanished[pod.name] >= self._gone_after:
+            self._recorder.record(pod.namespace, self._cache.observe(pod, now, VANISHED))

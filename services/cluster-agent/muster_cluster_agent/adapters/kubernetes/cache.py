@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from muster_chassis import logs
@@ -23,10 +24,12 @@ from muster_cluster_agent.domain.kubernetes.nodes import Counting, KubernetesNod
 from muster_cluster_agent.domain.kubernetes.observing import observed
 from muster_cluster_agent.domain.kubernetes.pods import Pod, pod_of
 from muster_cluster_agent.domain.kubernetes.roots import Namespace, Root, namespace_of, root_of
-from muster_cluster_agent.domain.model import NodeView, Observed
+from muster_cluster_agent.domain.model import NodeView, Observed, RunKey
 from muster_cluster_agent.ports import Changed
 
 _FLEET_SECONDS: Final = 1.0  # at most one inventory a second, however many pods of others change
+BOOT_SETTLES: Final = 60.0
+"""Seconds that a container has to run before its node's boot is taken for the one on which it runs."""
 _CLOCK_SECONDS: Final = 5.0  # a silent node becomes a lost one by the clock alone
 
 _log = logs.get(__name__)
@@ -57,6 +60,10 @@ class Cache:
         """Replicas that are GONE by name; None: removed."""
         self.heard: list[Callable[[Pod], None]] = []
         """Called with each pod of Muster's own that is new or has changed."""
+        self.vanished: dict[str, float] = {}
+        """Replicas whose pods' objects were taken away by others, and since when: they may run."""
+        self.may_go: Callable[[Pod], bool] = lambda _: False
+        """Whether a pod may go without a line about its end: it never ran."""
         self.lined: list[Callable[[str], None]] = []
         """Called with the name of each replica whose end is written down in the cluster."""
         self._pods_of: dict[str, set[str]] = defaultdict(set)  # names of replicas with a pod, by workload
@@ -86,7 +93,7 @@ class Cache:
         for pod in self.by_name.values():
             if pod.node and pod.node not in self.nodes.items and pod.node not in self._gone_nodes:
                 self._gone_nodes[pod.node] = nodes.absent(pod.node, now)
-        self._look_at_nodes(now)
+        self.look_at_nodes(now)
 
     # ------------------------------------------------------------------------------------------------------- reading
 
@@ -114,7 +121,9 @@ class Cache:
         node = self.nodes.items.get(pod.replica.node) if pod.replica is not None else None
         boot = self._boots.get(pod.name) or (node.boot if node is not None else "")
         units = dict(pod.amounts.extended).get(self._counting.resource, 0)
-        return observed(pod, boot=boot, charge=usage.charge((), units, {}), gone_at=gone_at, evidence=evidence)
+        charge = usage.charge((), units, {})
+        found = observed(pod, boot=boot, charge=charge, gone_at=gone_at, evidence=evidence)
+        return replace(found, lost=True, ready=False) if pod.name in self.vanished else found
 
     def roots_of(self, workload_id: str) -> list[Root]:
         """Every root and shard of a workload, in the order of runs and shards."""
@@ -164,7 +173,7 @@ class Cache:
                 await self._wake.wait()
         except TimeoutError:
             if not self._fleet_changed:
-                self._look_at_nodes(self._clock())
+                self.look_at_nodes(self._clock())
 
     # ------------------------------------------------------------------------------------------------ what comes in
 
@@ -175,21 +184,52 @@ class Cache:
             return
         workload_id = ours.replica.workload_id
         if ours is not new:
-            self.by_name.pop(ours.name, None)
-            _discard(self._pods_of, workload_id, ours.name)
-            self._boots.pop(ours.name, None)
-            if ours.name in self._unlined:
-                self._unlined.discard(ours.name)
-                self._forget_end(workload_id, ours.name)
+            self._pod_gone(ours)
         else:
+            self.vanished.pop(ours.name, None)
             self.by_name[ours.name] = ours
             self._pods_of[workload_id].add(ours.name)
-            node = self.nodes.items.get(ours.node)
-            if node is not None and ours.name not in self._boots and any(one.ran for one in ours.containers):
-                self._boots[ours.name] = node.boot
             for hear in self.heard:
                 hear(ours)
         self.tell(workload_id)
+
+    def _pod_gone(self, pod: Pod) -> None:
+        """A pod's object has gone. One that Muster still held has lost its finalizer to others, and may run."""
+        if pod.replica is None:
+            return
+        if marks.GONE in pod.finalizers and pod.name not in self.ends and not self.may_go(pod):
+            self.vanished[pod.name] = self._clock()
+            _log.warning("a pod has vanished without its finalizer; its replica is lost", pod=pod.key)
+            return
+        self.drop(pod)
+
+    def drop(self, pod: Pod) -> None:
+        """Forgets a pod."""
+        self.by_name.pop(pod.name, None)
+        self.vanished.pop(pod.name, None)
+        self._boots.pop(pod.name, None)
+        if pod.replica is None:
+            return
+        _discard(self._pods_of, pod.replica.workload_id, pod.name)
+        if pod.name in self._unlined:
+            self._unlined.discard(pod.name)
+            self._forget_end(pod.replica.workload_id, pod.name)
+
+    def note_boot(self, pod: Pod, now: float) -> None:
+        """Remembers on which boot of its node a container runs, once the node's own news are sure to be newer."""
+        node = self.nodes.items.get(pod.node)
+        started = [one.started_at for one in pod.containers if one.ran and one.started_at is not None]
+        if node is None or pod.name in self._boots or not started or not self.nodes.sound:
+            return
+        if now - min(started) >= BOOT_SETTLES:
+            self._boots[pod.name] = node.boot
+
+    def forget_ends(self, workload_id: str, run: RunKey) -> None:
+        """Forgets ends of runs up to this one that stand in no root."""
+        lined = {name for root in self.roots_of(workload_id) for name in root.lines}
+        for name in [*self._ends_of.get(workload_id, ())]:
+            if name not in lined and marks.run_of_name(name) <= run:
+                self._forget_end(workload_id, name)
 
     def _other_changed(self, key: str, old: Pod | None, new: Pod | None) -> None:
         """A pod that holds something of a node and is not Muster's."""
@@ -241,14 +281,14 @@ class Cache:
         elif old is not None:
             self._gone_nodes[key] = nodes.deleted(old, self._clock())
         self._tell_node(key)
-        self._look_at_nodes(self._clock())
+        self.look_at_nodes(self._clock())
 
     def _tell_node(self, name: str) -> None:
         self._stale.add(name)
         self._fleet_changed = True
         self._wake.set()
 
-    def _look_at_nodes(self, now: float) -> None:
+    def look_at_nodes(self, now: float) -> None:
         """Judges the nodes again; the workloads on those that stand otherwise now are due."""
         known = {**self._gone_nodes, **self.nodes.items}
         views = {name: nodes.view(node, now, self._counting) for name, node in known.items()}

@@ -30,6 +30,8 @@ JSON_PATCH: Final = "application/json-patch+json"
 _CONNECTIONS: Final = 128
 _TOO_MANY: Final = 429
 _TRIES: Final = 3  # of a call that is told to come again later
+_SERVERS_FAULT: Final = 500  # and above
+_PAUSE: Final = 0.3
 _LONGEST_PAUSE: Final = 5.0
 
 CALLS = metrics.counter(
@@ -108,8 +110,8 @@ class Client:
         self._session: aiohttp.ClientSession | None = None
         self.answered_at = 0.0
         """Monotonic time of the last answer, whatever it was."""
-        self.may_write: Callable[[], bool] = lambda: True
-        """Whether this agent leads the cluster: without the lead nothing is written."""
+        self.lead_left: Callable[[], float] = lambda: CALL_SECONDS
+        """Seconds for which this agent still leads the cluster: without the lead nothing is written."""
 
     @property
     def server(self) -> str:
@@ -152,25 +154,31 @@ class Client:
         content: str = "application/json",
         fenced: bool = True,
     ) -> Json:
-        """One call; asked again where the server says that it is too busy. Raises ApiError or Unreachable.
+        """One call, made again where the server is too busy or fails. Raises ApiError or Unreachable.
 
         fenced: it is not made by an agent that does not lead. The Lease itself is taken without.
         """
         data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         for attempt in range(1, _TRIES + 1):
             await self._bucket.take(urgent=verb == "DELETE")  # it gives capacity back
-            if fenced and verb != "GET" and not self.may_write():
-                raise Unreachable("this agent does not lead the cluster any more, and writes nothing")
+            bound = CALL_SECONDS
+            if fenced and verb != "GET":
+                bound = min(bound, self.lead_left())
+                if bound <= 0:
+                    raise Unreachable("this agent does not lead the cluster any more, and writes nothing")
             try:
-                return await self._once(verb, path, data, query or {}, content)
+                return await self._once(verb, path, data, query or {}, content, bound)
             except ApiError as error:
-                if error.status != _TOO_MANY or attempt == _TRIES:
+                passing = error.status == _TOO_MANY or error.status >= _SERVERS_FAULT
+                if not passing or attempt == _TRIES:
                     raise
-                await asyncio.sleep(min(_LONGEST_PAUSE, error.retry_after or attempt))
+                await asyncio.sleep(min(_LONGEST_PAUSE, error.retry_after or _PAUSE * attempt))
         raise AssertionError("the last try returns or raises")
 
-    async def _once(self, verb: str, path: str, data: bytes | None, query: Mapping[str, str], content: str) -> Json:
-        timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
+    async def _once(
+        self, verb: str, path: str, data: bytes | None, query: Mapping[str, str], content: str, bound: float
+    ) -> Json:
+        timeout = aiohttp.ClientTimeout(total=bound)
         async with self._answer(verb, path, data, query, content, timeout) as answer:
             try:
                 found: Json = json.loads(await answer.read())
@@ -198,7 +206,10 @@ class Client:
         if self._session is None:
             raise Unreachable("the client is not open")
         headers = {"Accept": "application/json", "Content-Type": content, "User-Agent": "muster-agent"}
-        token = await self._how.get_api_key_with_prefix("BearerToken")
+        try:
+            token = await self._how.get_api_key_with_prefix("BearerToken")
+        except (OSError, config.ConfigException) as error:  # the token's file, or the program that makes one
+            raise Unreachable(f"no token for {self._how.host}: {error}") from error
         if token:
             headers["Authorization"] = token
         call = self._session.request(

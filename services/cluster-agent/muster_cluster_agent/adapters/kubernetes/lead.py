@@ -51,7 +51,12 @@ class Lead:
     @property
     def holds(self) -> bool:
         """Whether this agent may write now."""
-        return self._clock() < self._until
+        return self.left > 0
+
+    @property
+    def left(self) -> float:
+        """For how many seconds this agent may write."""
+        return self._until - self._clock()
 
     async def take(self) -> None:
         """Waits until this agent leads."""
@@ -71,11 +76,11 @@ class Lead:
         while True:
             await asyncio.sleep(_RENEW_SECONDS)
             try:
-                renewed = await self._try()
+                await self._try(retake=False)
             except BackendError as error:
                 _log.warning("the lead was not renewed", error=str(error), writes=self.holds)
                 continue
-            if not renewed and self._holder() != self._identity:
+            if self._holder() != self._identity:  # also where another has led since and has given it back
                 raise LeadLost(f"{self._holder() or 'another agent'} leads this cluster now")
 
     async def give_back(self) -> None:
@@ -88,8 +93,11 @@ class Lead:
             except BackendError as error:
                 _log.info("the lead was not given back; it ends by itself", error=str(error))
 
-    async def _try(self) -> bool:
-        """Takes or renews. Raises Unreachable, and ApiError where the Lease may not be read or written."""
+    async def _try(self, *, retake: bool = True) -> bool:
+        """Takes or renews. Raises Unreachable, and ApiError where the Lease may not be read or written.
+
+        retake: also a lead that this agent does not have.
+        """
         began = self._clock()
         try:
             self._lease = await self._client.get(f"{self._path}/{LEASE}")
@@ -97,9 +105,9 @@ class Lead:
             if error.status != _NOT_FOUND:
                 raise
             return await self._won(began, self._client.call("POST", self._path, body=self._made(), fenced=False))
-        if self._holder() not in {"", self._identity} and not self._is_over():
-            return False
         mine = self._holder() == self._identity
+        if not mine and (not retake or (self._holder() and not self._is_over())):
+            return False
         return await self._won(began, self._put(self._renewed(mine=mine)))
 
     async def _won(self, began: float, call: Any) -> bool:

@@ -1,7 +1,7 @@
 """Keeps a copy of one kind of objects as the API server has them: a list, then a watch from there on, for ever.
 
 A loop of our own, since the library's repeats a stale version and spins on an empty stream (reference/replicas.md 6).
-Holds: what was deleted while nobody watched is seen as deleted after the next list; an object that cannot be read is
+Holds: what was deleted between two watches is seen as deleted after the next list; an object that cannot be read is
 one line in the log, and the others are kept; an empty watch is never followed by the next without a pause.
 """
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 PAGE: Final = 500
 _RELIST_SECONDS: Final = 600.0
 _SHORTEST_WATCH: Final = 300  # seconds; each is up to twice as long, so that not all end at once
-_MORE_SILENCE: Final = 15.0
+_SILENCE: Final = 90.0  # seconds; an API server sends a bookmark about once a minute
 _LARGEST_LINE: Final = 8 << 20
 _EXPIRED: Final = 410
 _SHORT_LIVED: Final = 1.0  # seconds: a watch that ended sooner is followed by a pause
@@ -136,7 +136,7 @@ class Follower(Generic[T]):
             "resourceVersion": self._version,
             **self._selector(),
         }
-        async with self._client.stream(self._kind.path, query, seconds + _MORE_SILENCE) as content:
+        async with self._client.stream(self._kind.path, query, _SILENCE) as content:
             self.sound = True
             buffered = bytearray()
             async for piece in _pieces(content):

@@ -19,6 +19,7 @@ from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client, Un
 from muster_cluster_agent.adapters.kubernetes.recorder import path_of
 from muster_cluster_agent.domain.kubernetes.manifests import MAIN
 from muster_cluster_agent.domain.kubernetes.pods import Pod
+from muster_cluster_agent.domain.model import NodeHealth
 
 SILENCE: Final = 30.0
 _AGAIN_SECONDS: Final = 1.0
@@ -26,6 +27,8 @@ _NOTHING: Final = frozenset({400, 404})  # no container was made yet, or the pod
 _PIECE: Final = 64 << 10
 _LONGEST_LINE: Final = 8 << 20
 _TAIL_LINES: Final = 100
+_TAIL_BYTES: Final = 1 << 20
+_TAIL_SECONDS: Final = 5.0  # a report waits for it
 
 
 class PodLogs:
@@ -87,11 +90,12 @@ class PodLogs:
     async def tail(self, name: str, limit: int) -> bytes:
         """The last lines, at most `limit` bytes. Empty where the log cannot be had: a report goes out without it."""
         pod = self._cache.by_name.get(name)
-        if pod is None:
+        node = self._cache.views().get(pod.node) if pod is not None else None
+        if pod is None or node is None or node.health is not NodeHealth.UP:
             return b""
-        query = {"container": MAIN, "tailLines": str(_TAIL_LINES)}
+        query = {"container": MAIN, "tailLines": str(_TAIL_LINES), "limitBytes": str(_TAIL_BYTES)}
         try:
-            async with self._client.stream(f"{path_of(pod)}/log", query, SILENCE) as content:
+            async with self._client.stream(f"{path_of(pod)}/log", query, _TAIL_SECONDS) as content:
                 return (await content.read())[-limit:]
         except (ApiError, Unreachable):
             return b""

@@ -28,10 +28,16 @@ async def open_kubernetes(runtime: Runtime, settings: AgentSettings) -> Parts:
     how = await configuration(file.kubeconfig, file.context)
     client = await runtime.enter(Client(how, rate=file.rate, burst=file.burst))
     lead = Lead(client, file.namespace, f"{socket.gethostname()}_{os.urandom(_RANDOM_BYTES).hex()}")
-    client.may_write = lambda: lead.holds
+    client.lead_left = lambda: lead.left
     await lead.take()
     runtime.close_last(lead.give_back)
     state = ClusterState(client, file.namespace, file.cluster)
     await state.open()
     backend = await runtime.enter(KubernetesBackend(client, Owner(state.instance, file.cluster), file))
-    return Parts(file.cluster, backend, state, KUBERNETES, eternal={"lead": lead.keep, "state": state.run})
+    return Parts(
+        file.cluster,
+        backend,
+        state,
+        KUBERNETES,
+        eternal={"lead": lead.keep, "state": state.run, "cluster": backend.run},
+    )

@@ -27,7 +27,6 @@ from muster_kernel import ids
 GATHER_SECONDS: Final = 0.1
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
-_FORBIDDEN: Final = 403
 
 _log = logs.get(__name__)
 
@@ -90,7 +89,7 @@ class Recorder:
         try:
             await self.put_lines(namespace, base, replicas[0], lines)
         except BackendError as error:
-            if not (isinstance(error, ApiError) and error.status in {_FORBIDDEN, _NOT_FOUND}):
+            if not self._is_going(namespace):
                 _log.warning("the end of replicas is not written down yet", run=base, error=str(error))
                 return False
             # A namespace that is going takes no line: what is known is kept in memory, and nothing is held up.
@@ -121,8 +120,19 @@ class Recorder:
                 next_shard += 1
             shard = shards.pop(0)
             here = dict(islice(left.items(), ends.LINES_IN_SHARD - len(shard.lines)))
-            await self._patch(shard.namespace, shard.name, here)
+            try:
+                await self._patch(shard.namespace, shard.name, here)
+            except ApiError as error:
+                if error.status != _NOT_FOUND or shard.uid == "":
+                    raise
+                shards.insert(0, await self._make(namespace, base, replica, shard.shard))  # others took it away
+                continue
             left = {name: line for name, line in left.items() if name not in here}
+
+    def _is_going(self, namespace: str) -> bool:
+        """Whether a namespace is being deleted, or is not there any more."""
+        found = self._cache.namespaces.items.get(namespace)
+        return found is None or found.terminating
 
     async def _release(self, name: str) -> bool:
         """Takes Muster's finalizer off a pod; False where that has to be tried again."""

@@ -66,8 +66,14 @@ def run_of(text: str) -> RunKey:
     """The generation and the attempt of `g1-a0`. Raises ValueError."""
     generation, found, attempt = text.removeprefix("g").partition("-a")
     if not found or not text.startswith("g"):
-        raise ValueError(f"{text!r} is no run such as g1-a0")
+        raise ValueError(f"{text!r} is not a run: expected a text such as g1-a0")
     return int(generation), int(attempt)
+
+
+def run_of_name(name: str) -> RunKey:
+    """The run of a replica's name `w-<digest>-g<generation>-a<attempt>-<role>-<index>-r<k>`. Raises ValueError."""
+    _, _, generation, attempt, *_ = name.split("-")
+    return run_of(f"{generation}-{attempt}")
 
 
 def run_labels(owner: Owner, workload_id: str, project: str, run: RunKey) -> dict[str, str]:

@@ -71,7 +71,7 @@ def node_of(raw: Json) -> KubernetesNode:
         uid=metadata["uid"],
         boot=(status.get("nodeInfo") or {}).get("bootID", ""),
         unschedulable=bool(spec.get("unschedulable")),
-        silent_since=None if ready.get("status") == "True" else moment(ready.get("lastTransitionTime")) or 0.0,
+        silent_since=None if ready.get("status") == "True" else _silence(ready, metadata),
         drain_deadline=moment(deadline),
         labels=tuple(
             sorted((name, text) for name, text in (metadata.get("labels") or {}).items() if not name.startswith(_NOISE))
@@ -128,6 +128,11 @@ def deleted(node: KubernetesNode, at: float) -> KubernetesNode:
 def absent(name: str, at: float) -> KubernetesNode:
     """A node of which only a replica's pod still speaks, found missing at that moment."""
     return KubernetesNode(name, "", "", True, at, None, (), (), Amounts())
+
+
+def _silence(ready: Json, metadata: Json) -> float:
+    """Since when a node is not Ready; one that never said it, since it is there."""
+    return moment(ready.get("lastTransitionTime")) or moment(metadata.get("creationTimestamp")) or 0.0
 
 
 def _state(node: KubernetesNode) -> NodeState:

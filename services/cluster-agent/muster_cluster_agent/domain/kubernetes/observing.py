@@ -18,16 +18,19 @@ from muster_cluster_agent.domain.model import Ended, Observed, Pattern
 
 NEVER_BOUND: Final = "never-bound"
 REJECTED: Final = "rejected-by-kubelet"
+VANISHED: Final = "vanished"
 TERMINATED: Final = "containers-terminated"
 _COLLECTED: Final = "DeletionByPodGC"
 _DISRUPTED: Final = frozenset({"Evicted", "Preempting", "Shutdown", "NodeLost", "NodeShutdown", "Terminated"})
 # The kubelet's words where a pod spent its own limit of local storage: no fault of the cluster.
 _OWN_STORAGE: Final = ("exceeds the total limit", "exceeds the limit", "exceeded its local ephemeral storage limit")
-_LOST_CODE: Final = 137  # of a container whose own code the kubelet no longer knows
+# Of a container whose own code the kubelet or its runtime no longer knows.
+_LOST_REASONS: Final = frozenset({"ContainerStatusUnknown", "Unknown"})
 _AT_ONCE: Final = frozenset({"InvalidImageName", "ErrImageNeverPull"})
 _SOON: Final = frozenset(
     {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "ErrImagePull", "ImagePullBackOff"}
 )
+_MISSING: Final = "CreateContainerConfigError"
 HOPELESS_SECONDS: Final = 60.0
 """How long a container may wait for a reason that seldom passes by itself."""
 
@@ -91,12 +94,13 @@ def evidence_of(pod: Pod) -> str:
     ran = [one for one in pod.containers if one.ran]
     if not pod.node:
         return NEVER_BOUND if pod.deleted_at is not None and not ran else ""
-    disruption = pod.conditions.get("DisruptionTarget")
-    if not pod.terminal or (disruption is not None and disruption.reason == _COLLECTED):
+    if not pod.terminal:
         return ""
-    if not ran:
-        return REJECTED
-    return TERMINATED if all(one.code is not None for one in ran) else ""
+    if ran:
+        return TERMINATED if all(one.code is not None for one in ran) else ""
+    # A phase that the cluster's collector wrote is no word of the kubelet: the machine may be starting the pod.
+    disruption = pod.conditions.get("DisruptionTarget")
+    return "" if disruption is not None and disruption.reason == _COLLECTED else REJECTED
 
 
 def is_refused(pod: Pod) -> bool:
@@ -117,17 +121,28 @@ def unschedulable(pod: Pod, now: float, patience: float) -> str:
     return condition.message or condition.reason
 
 
-def hopeless(pod: Pod, now: float) -> str:
-    """Why the pod will not start by itself; empty: it has started, or still may."""
+@dataclass(frozen=True, slots=True)
+class Hindrance:
+    """Why a container does not start. at_once: it never will; missing: an object that the pod names is not there.
+
+    Otherwise it counts once it has lasted for HOPELESS_SECONDS.
+    """
+
+    text: str
+    at_once: bool = False
+    missing: bool = False
+
+
+def hindrance_of(pod: Pod) -> Hindrance | None:
+    """What keeps the pod from starting; None: it has started, or nothing that seldom passes is known."""
     main = pod.container(MAIN)
     if pod.deleted_at is not None or pod.terminal or (main is not None and main.ran):
-        return ""
-    scheduled = pod.conditions.get("PodScheduled")
-    since = scheduled.at if scheduled is not None and scheduled.status else now
+        return None
     for one in pod.containers:
-        if one.waiting in _AT_ONCE or (one.waiting in _SOON and now - since >= HOPELESS_SECONDS):
-            return f"{one.waiting}: {one.message}" if one.message else one.waiting
-    return ""
+        if one.waiting in _AT_ONCE | _SOON:
+            text = f"{one.waiting}: {one.message}" if one.message else one.waiting
+            return Hindrance(text, one.waiting in _AT_ONCE, one.waiting == _MISSING)
+    return None
 
 
 def _ended(pod: Pod, main: Container | None) -> Ended | None:
@@ -137,17 +152,17 @@ def _ended(pod: Pod, main: Container | None) -> Ended | None:
     at = main.ended_at if main.ended_at is not None else pod.created_at
     if main.reason == "OOMKilled":
         return Ended(main.code, at, main.message or "OOMKilled", Spent.MEMORY)
+    if any(words in pod.message for words in _OWN_STORAGE):
+        return Ended(main.code, at, pod.message, Spent.FILE)
     disruption = _disruption(pod, at)
     if disruption:
         return Ended(main.code, at, disruption, disrupted=True)
-    lost = main.code == _LOST_CODE and main.reason == "ContainerStatusUnknown"
-    return Ended(main.code, at, main.message or ("" if main.code == 0 else main.reason), disrupted=lost)
+    text = main.message or ("" if main.code == 0 else main.reason)
+    return Ended(main.code, at, text, disrupted=main.reason in _LOST_REASONS)
 
 
 def _disruption(pod: Pod, ended_at: float) -> str:
     """What of the node or the cluster ended the pod before its command had ended; empty: nothing."""
-    if any(words in pod.message for words in _OWN_STORAGE):
-        return ""
     condition = pod.conditions.get("DisruptionTarget")
     if condition is not None and condition.status and condition.at <= ended_at:
         return f"{condition.reason}: {condition.message}" if condition.message else condition.reason
@@ -170,4 +185,5 @@ def _fault(pod: Pod) -> str:
 
 def _failed_before_main(pod: Pod, main: Container | None) -> bool:
     """Whether an init container or a sidecar failed while the main one had not run."""
-    return (main is None or not main.ran) and any(one.code for one in pod.containers)
+    failed = any(one.code and one.reason not in _LOST_REASONS for one in pod.containers)
+    return failed and (main is None or not main.ran)

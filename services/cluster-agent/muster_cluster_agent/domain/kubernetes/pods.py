@@ -14,9 +14,10 @@ from typing import Any, Final
 from muster_cluster_agent.domain.kubernetes import marks
 from muster_cluster_agent.domain.kubernetes.amounts import Amounts, amounts_of
 from muster_cluster_agent.domain.kubernetes.marks import Owner
-from muster_cluster_agent.domain.model import ReplicaKey
+from muster_cluster_agent.domain.model import Pattern, ReplicaKey
 
 Json = Mapping[str, Any]
+_PATTERNS: Final = frozenset(Pattern)  # an annotation is anybody's to edit
 TERMINAL: Final = frozenset({"Succeeded", "Failed"})
 
 
@@ -112,7 +113,7 @@ def pod_of(raw: Json, owner: Owner) -> Pod:
         replica=marks.replica_of(base["name"], base["node"] or _pinned(spec), labels),
         project=labels.get(marks.PROJECT, ""),
         workload=annotations.get(marks.NAME, ""),
-        pattern=annotations[marks.PATTERN],
+        pattern=pattern if (pattern := annotations.get(marks.PATTERN, "")) in _PATTERNS else Pattern.SINGLE.value,
         spec=annotations.get(marks.SPEC, ""),
         asked=annotations.get(marks.STOP, ""),
         created_at=moment(metadata.get("creationTimestamp")) or 0.0,

@@ -86,9 +86,9 @@ def mutated(asked: Manifest, made: Mapping[str, Any]) -> tuple[str, ...]:
     ]
     mine = _named(spec["containers"]).get(MAIN, {})
     theirs = _named(found.get("containers") or ()).get(MAIN, {})
-    paths += [
-        f"spec.containers[{MAIN}].{key}" for key in ("image", "command", "args") if mine.get(key) != theirs.get(key)
-    ]
+    # The API leaves out what is empty.
+    words = ("image", "command", "args")
+    paths += [f"spec.containers[{MAIN}].{key}" for key in words if (mine.get(key) or None) != (theirs.get(key) or None)]
     if _units(mine) != _units(theirs):
         paths.append(f"spec.containers[{MAIN}].resources")
     return tuple(paths)

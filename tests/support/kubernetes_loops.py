@@ -1,0 +1,100 @@
+"""The agent's loop on the Kubernetes back end and the fake API server, and what it has told.
+
+Used by the tests of its replicas and of its refusals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from muster_cluster_agent.adapters.kubernetes.backend import KubernetesBackend
+from muster_cluster_agent.domain.container import Container
+from muster_cluster_agent.domain.kubernetes import marks
+from muster_cluster_agent.domain.model import Assignment, Pattern, Release, Revision, Run, Template
+from muster_cluster_agent.ports import RefusalReport
+from tests.support.agent_loops import Told, running
+from tests.support.agents import workload_id
+from tests.support.fake_api_server import FakeApiServer
+from tests.support.kubernetes_backends import NAMESPACE, PROJECT, Scene, backend_on
+from tests.support.waiting import until
+
+ID = workload_id(1)
+
+
+def assignment(
+    command: str, *, node: str = "n-0", attempt: int = 0, namespace: str = NAMESPACE, count: int = 1
+) -> Assignment:
+    """A training on one node."""
+    template = Template(command=command, container=Container("team/bert:7"))
+    run = Run("worker", 0, count, node, anonymous=1)
+    pattern = Pattern.SINGLE if count == 1 else Pattern.TRIALS
+    revision = Revision(1, attempt, pattern, template, (run,))
+    return Assignment(ID, 1, "me", 1 + attempt, (revision,), PROJECT, namespace, "bert", grace=5.0)
+
+
+def release(attempt: int = 0) -> Release:
+    return Release(ID, 1, 1, attempt, 5.0, "deleted")
+
+
+@dataclass
+class Loop:
+    """An agent on a cluster, and what it has told."""
+
+    scene: Scene
+    backend: KubernetesBackend
+    told: Told
+    agent: Any = field(default=None)
+
+    @property
+    def server(self) -> FakeApiServer:
+        return self.scene.server
+
+    def pods(self) -> dict[str, Any]:
+        return self.server.objects["pods"]
+
+    async def told_last(self, *states: str) -> None:
+        """Waits until these are the last states that were told; quick ones before them may be passed over."""
+        try:
+            await self.until(lambda: self.told.states(1)[-len(states) :] == list(states))
+        except TimeoutError:
+            assert self.told.states(1)[-len(states) :] == list(states)
+
+    async def refused(self, code: str) -> RefusalReport:
+        """Waits for a refusal with that code."""
+
+        def found() -> RefusalReport | None:
+            reports = [each for each in self.told.of(RefusalReport) if isinstance(each, RefusalReport)]
+            return next((each for each in reports if each.refusal.code == code), None)
+
+        await self.until(lambda: found() is not None)
+        report = found()
+        assert report is not None
+        return report
+
+    async def until(self, what: Callable[[], bool]) -> None:
+        """Waits until it holds."""
+        await until(what, within=60)  # the agent waits up to 30 s before it tries again
+
+    async def nothing_left(self) -> None:
+        """Waits until no object of Muster is left."""
+        try:
+            await self.until(lambda: self.of_ours() == [])
+        except TimeoutError:
+            assert self.of_ours() == []
+
+    def of_ours(self) -> list[str]:
+        """Every object that carries Muster's label, but the agent's own."""
+        found = [item for kind in self.server.objects.values() for item in kind.values()]
+        labelled = [item for item in found if (item["metadata"].get("labels") or {}).get(marks.MANAGED_BY)]
+        return sorted(item["metadata"]["name"] for item in labelled)
+
+
+@asynccontextmanager
+async def loop(made: Scene, told: Told | None = None) -> AsyncIterator[Loop]:
+    """One agent on a cluster, as one process would be."""
+    told = told or Told()
+    async with backend_on(made.server) as backend, running(backend, told) as agent:
+        yield Loop(made, backend, told, agent)
