@@ -78,6 +78,21 @@ class Loop:
         """Waits until it holds."""
         await until(what, within=60)  # the agent waits up to 30 s before it tries again
 
+    async def hinder(self, reason: str, message: str) -> str:
+        """Takes a training whose container waits for that reason on its node; returns its pod's key."""
+        self.scene.kubelets.held.add("n-0")
+        self.agent.take(assignment("sleep 1000"))
+        await self.until(lambda: bool(self.pods()))
+        (key,) = self.pods()
+
+        def wait(pod: Any) -> None:
+            pod["spec"]["nodeName"] = "n-0"
+            state = {"waiting": {"reason": reason, "message": message}}
+            pod["status"]["containerStatuses"] = [{"name": "main", "state": state}]
+
+        self.server.change("pods", key, wait)
+        return key
+
     async def nothing_left(self) -> None:
         """Waits until no object of Muster is left."""
         try:

@@ -116,17 +116,7 @@ async def test_a_missing_secret_is_a_refusal(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(backend_module, "_LOOK_SECONDS", 0.05)
     monkeypatch.setattr(backend_module, "HOPELESS_SECONDS", 0.2)
     async with scene() as made, loop(made) as here:
-        made.kubelets.held.add("n-0")
-        here.agent.take(assignment("sleep 1000"))
-        await here.until(lambda: bool(here.pods()))
-        (key,) = here.pods()
-
-        def wait(pod: Any) -> None:
-            pod["spec"]["nodeName"] = "n-0"
-            state = {"waiting": {"reason": "CreateContainerConfigError", "message": 'secret "x" not found'}}
-            pod["status"]["containerStatuses"] = [{"name": "main", "state": state}]
-
-        made.server.change("pods", key, wait)
+        key = await here.hinder("CreateContainerConfigError", 'secret "x" not found')
         await here.until(lambda: "deletionTimestamp" in here.pods()[key]["metadata"])
         made.server.change("pods", key, lambda pod: pod["status"].update({"phase": "Failed"}))
         assert 'secret "x" not found' in (await here.refused("MissingObject")).refusal.message

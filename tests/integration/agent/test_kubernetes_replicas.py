@@ -93,17 +93,7 @@ async def test_a_force_deleted_pod_is_held_until_its_end_is_known() -> None:
 async def test_an_image_that_cannot_be_named_ends_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backend_module, "_LOOK_SECONDS", 0.05)
     async with scene() as made, loop(made) as here:
-        made.kubelets.held.add("n-0")
-        here.agent.take(assignment("sleep 1000"))
-        await here.until(lambda: bool(here.pods()))
-        (key,) = here.pods()
-
-        def wait(pod: Any) -> None:
-            pod["spec"]["nodeName"] = "n-0"
-            state = {"waiting": {"reason": "InvalidImageName", "message": "no such name"}}
-            pod["status"]["containerStatuses"] = [{"name": "main", "state": state}]
-
-        made.server.change("pods", key, wait)
+        key = await here.hinder("InvalidImageName", "no such name")
         await here.until(lambda: "FAILED" in here.told.states(1))
         made.server.change("pods", key, lambda pod: pod["status"].update({"phase": "Failed"}))
         await here.until(lambda: "GONE" in here.told.states(1))
