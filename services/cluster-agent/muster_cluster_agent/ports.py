@@ -18,7 +18,7 @@ from muster_cluster_agent.domain.usage import Sample
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Something happened to these workloads. fleet: to nodes or devices, so that the inventory is told again.
+    """Something happened to these workloads. fleet: to nodes or devices, so that the inventory is reported again.
 
     everything: every workload has to be looked at, as where neither of the two is said.
     """

@@ -114,7 +114,7 @@ async def test_a_pod_that_is_bound_after_all_counts_by_its_own_end(monkeypatch: 
 
 async def test_a_missing_secret_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backend_module, "_LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(backend_module, "HOPELESS_SECONDS", 0.2)
+    monkeypatch.setattr(backend_module, "START_PROBLEM_SECONDS", 0.2)
     async with scene() as made, loop(made) as here:
         key = await here.hinder("CreateContainerConfigError", 'secret "x" not found')
         await here.until(lambda: "deletionTimestamp" in here.pods()[key]["metadata"])

@@ -134,6 +134,15 @@ class Loop:
         pods = await eventually(lambda: self.list("pods"), within=30)
         return f"/api/v1/namespaces/{self.namespace}/pods/{pods[0]['metadata']['name']}"
 
+    async def running(self, command: str) -> str:
+        """Takes a training that is bound and runs; returns its pod's path."""
+        self.take(command)
+        path = await self.pod()
+        await self.player.bind(path)
+        await self.player.run(path)
+        await self.told_last("READY")
+        return path
+
     async def told_last(self, *states: str) -> None:
         await until(lambda: self.told.states(self.number)[-len(states) :] == list(states), within=60)
 
@@ -168,11 +177,7 @@ async def loop(kubernetes: Cluster, number: int) -> AsyncIterator[Loop]:
 
 async def test_a_training_lives_and_leaves_nothing(kubernetes: Cluster) -> None:
     async with loop(kubernetes, 1) as here:
-        here.take("python train.py")
-        path = await here.pod()
-        await here.player.bind(path)
-        await here.player.run(path)
-        await here.told_last("READY")
+        path = await here.running("python train.py")
         await here.player.end(path, 0, "Completed")
         await here.told_last("SUCCEEDED", "GONE")
         here.release()
@@ -181,11 +186,7 @@ async def test_a_training_lives_and_leaves_nothing(kubernetes: Cluster) -> None:
 
 async def test_a_pod_deleted_by_force_stays_until_its_end_is_known(kubernetes: Cluster) -> None:
     async with loop(kubernetes, 2) as here:
-        here.take("sleep 1000")
-        path = await here.pod()
-        await here.player.bind(path)
-        await here.player.run(path)
-        await here.told_last("READY")
+        path = await here.running("sleep 1000")
         await here.player.call("DELETE", path, {"gracePeriodSeconds": 0})
         assert (await asyncio.to_thread(kubernetes.http.get, path)).status_code == 200
         assert "GONE" not in here.told.states(2)
@@ -199,11 +200,7 @@ async def test_a_pod_deleted_by_force_stays_until_its_end_is_known(kubernetes: C
 
 async def test_an_agent_that_follows_another_goes_on_with_its_pods(kubernetes: Cluster) -> None:
     async with loop(kubernetes, 3) as here:
-        here.take("sleep 1000")
-        path = await here.pod()
-        await here.player.bind(path)
-        await here.player.run(path)
-        await here.told_last("READY")
+        path = await here.running("sleep 1000")
     async with loop(kubernetes, 3) as here:
         here.take("sleep 1000")
         await here.told_last("READY")

@@ -88,7 +88,7 @@ def test_a_silent_node_is_lost_by_time_alone() -> None:
 
 
 def test_a_node_without_its_object_may_live_on() -> None:
-    gone = nodes.deleted(node_of(raw()), 1000.0)
+    gone = nodes.without_object("n-0", 1000.0, boot="b")
     assert view(gone, 1001.0, COUNTING).health is NodeHealth.SILENT
     assert view(gone, 1900.0, COUNTING).health is NodeHealth.LOST
-    assert view(nodes.absent("n-9", 1000.0), 1001.0, COUNTING).health is NodeHealth.SILENT
+    assert view(gone, 1001.0, COUNTING).boot == "b"

@@ -10,12 +10,12 @@ import pytest
 from muster_cluster_agent.domain.kubernetes import ends, marks
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.observing import (
-    Asked,
-    Hindrance,
+    StartProblem,
+    StopRequest,
     evidence_of,
-    hindrance_of,
     is_refused,
     observed,
+    start_problem_of,
     unschedulable,
 )
 from muster_cluster_agent.domain.kubernetes.pods import moment, pod_of
@@ -27,7 +27,7 @@ UP = NodeView("n-0", NodeHealth.UP, "boot")
 OWN_LIMIT = 'Usage of EmptyDir volume "shm" exceeds the limit 1Gi.'
 SIDECAR = {"name": "side", "containerID": "c://2", "state": {"running": {}}}
 FAILED_INIT = {"name": "git", "containerID": "c://2", "state": {"terminated": {"exitCode": 128}}}
-ASKED = Asked("released", 10.0).text()
+ASKED = StopRequest("released", 10.0).text()
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,11 @@ def test_gone_has_evidence(status: dict[str, Any], more: dict[str, Any], evidenc
         (ended(137, "ContainerStatusUnknown"), {}, Failure.INFRASTRUCTURE),
         ({"phase": "Failed", "reason": "NodeAffinity"}, {}, Failure.INFRASTRUCTURE),
         ({"phase": "Failed", "initContainerStatuses": [FAILED_INIT]}, {}, Failure.START),
-        ({}, {"node": "", "deleted": 3, "asked": Asked(fault="ErrImagePull: no such image").text()}, Failure.START),
+        (
+            {},
+            {"node": "", "deleted": 3, "asked": StopRequest(fault="ErrImagePull: no such image").text()},
+            Failure.START,
+        ),
     ],
 )
 def test_an_end_has_its_class(status: dict[str, Any], more: dict[str, Any], failure: Failure) -> None:
@@ -138,14 +142,16 @@ def test_a_pod_that_fits_nowhere_is_named_after_a_while() -> None:
 
 
 def test_a_pod_that_will_not_start_is_named() -> None:
-    assert hindrance_of(pod(waiting("InvalidImageName", "bad"))) == Hindrance("InvalidImageName: bad", at_once=True)
-    assert hindrance_of(pod(waiting("ErrImagePull", "403"))) == Hindrance("ErrImagePull: 403")
-    missing = hindrance_of(pod(waiting("CreateContainerConfigError", 'secret "x" not found')))
+    assert start_problem_of(pod(waiting("InvalidImageName", "bad"))) == StartProblem(
+        "InvalidImageName: bad", at_once=True
+    )
+    assert start_problem_of(pod(waiting("ErrImagePull", "403"))) == StartProblem("ErrImagePull: 403")
+    missing = start_problem_of(pod(waiting("CreateContainerConfigError", 'secret "x" not found')))
     assert missing is not None
     assert missing.missing
-    assert hindrance_of(pod(waiting("ContainerCreating"))) is None
-    assert hindrance_of(pod(running())) is None
-    assert hindrance_of(pod(waiting("InvalidImageName"), deleted=3)) is None
+    assert start_problem_of(pod(waiting("ContainerCreating"))) is None
+    assert start_problem_of(pod(running())) is None
+    assert start_problem_of(pod(waiting("InvalidImageName"), deleted=3)) is None
 
 
 def test_a_container_whose_code_is_lost_is_no_fault_of_its_command() -> None:

@@ -23,6 +23,20 @@ def _words() -> dict[str, str]:
 _WORDS: Final = _words()
 
 
+CONTROL_PLANE: Final = frozenset(
+    {"active", "annotations", "auto_deletion_seconds", "backoff_limit", "base_workload", "clusters"}
+    | {"colossal", "data_label", "extended_resources", "ingress_url", "kind", "labels"}
+    | {"max_replicas", "max_scale", "min_replicas", "min_scale", "mpi", "name", "name_prefix"}
+    | {"node_pools", "node_type", "non_preemptible", "pod_affinity", "pod_affinity_scheduling_rule"}
+    | {"pod_affinity_topology", "pod_anti_affinity", "pod_anti_affinity_scheduling_rule"}
+    | {"pod_anti_affinity_topology", "preemptible", "preemption_limit", "preferred_clusters"}
+    | {"priority_class", "related_urls", "terminate_after_preemption", "tolerations"}
+    | {"topology_group", "topology_group_size", "topology_preferred", "topology_required", "usage"}
+    | {"user_id", "username"}
+)
+"""Fields that the control plane deals with, wherever a workload runs: they are no matter of a back end."""
+
+
 @dataclass(frozen=True, slots=True)
 class Support:
     """What a back end does with the fields of WorkloadSpec; each field is in exactly one of the four sets.

@@ -1,4 +1,4 @@
-"""What a replica is told of itself: the variables that are the same on every back end (docs/guides/clusters.md).
+"""What a replica knows of itself: the variables that are the same on every back end (docs/guides/clusters.md).
 
 Called where a back end makes a process or a container of a plan. Pure. Holds: these win over what the user sets.
 """

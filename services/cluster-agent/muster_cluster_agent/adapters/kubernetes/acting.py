@@ -17,8 +17,8 @@ from muster_chassis import logs
 from muster_cluster_agent.adapters.kubernetes.cache import Cache
 from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client, Unreachable
 from muster_cluster_agent.adapters.kubernetes.cluster_file import KubernetesFile
+from muster_cluster_agent.adapters.kubernetes.prerequisites import Prerequisites
 from muster_cluster_agent.adapters.kubernetes.recorder import Recorder, path_of
-from muster_cluster_agent.adapters.kubernetes.surroundings import Surroundings
 from muster_cluster_agent.domain.actions import (
     ALREADY,
     DONE,
@@ -32,7 +32,7 @@ from muster_cluster_agent.domain.actions import (
 )
 from muster_cluster_agent.domain.kubernetes import ends, manifests, marks, refusals
 from muster_cluster_agent.domain.kubernetes.marks import Owner
-from muster_cluster_agent.domain.kubernetes.observing import Asked, is_refused
+from muster_cluster_agent.domain.kubernetes.observing import StopRequest, is_refused
 from muster_cluster_agent.domain.kubernetes.pods import Pod
 from muster_cluster_agent.domain.kubernetes.roots import Root
 from muster_cluster_agent.domain.model import NodeHealth, Observed, RunKey
@@ -42,7 +42,7 @@ from muster_cluster_agent.errors import BackendError
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _CLOSED: Final = 4_000
-_MADE_SECONDS: Final = 60.0  # longer than any call takes, here and in the server
+_UNSEEN_SECONDS: Final = 60.0  # longer than any call takes, here and in the server
 
 _log = logs.get(__name__)
 
@@ -56,7 +56,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class UnseenPod:
     """A replica whose pod was asked for at that moment (monotonic seconds).
 
     confirmed: the server has it. unwanted: it was to be stopped since.
@@ -85,9 +85,9 @@ class Acting:
         self._recorder = recorder
         self._owner = owner
         self._style = file.style
-        self._around = Surroundings(client, cache, owner, managed=file.managed)
+        self._prerequisites = Prerequisites(client, cache, owner, managed=file.managed)
         self._clock = clock
-        self._made: dict[str, Made] = {}
+        self._unseen: dict[str, UnseenPod] = {}
         self._closed: OrderedDict[str, RunKey] = OrderedDict()  # workloads of which runs are over, of the last ones
         self._refused: dict[str, Refused] = {}
         self._withdrawn: dict[str, Answer] = {}  # pods that Muster takes back, until it is certain that they do not run
@@ -98,14 +98,14 @@ class Acting:
         known = self._known(plan)
         if known is not None:
             return known
-        earlier = plan.name in self._made  # a call whose answer was lost may still have its effect
+        earlier = plan.name in self._unseen  # a call whose answer was lost may still have its effect
         try:
-            wrong = await self._around.namespace(plan)
+            wrong = await self._prerequisites.namespace(plan)
             if wrong is not None:
                 return wrong
-            root_uid = await self._around.root(plan)
+            root_uid = await self._prerequisites.root(plan)
             body = manifests.pod(self._owner, plan, plan.namespace, self._style, root_uid)
-            self._made[plan.name] = Made(plan, time.monotonic())  # until it is known whether the pod is there
+            self._unseen[plan.name] = UnseenPod(plan, time.monotonic())  # until it is known whether the pod is there
             answer = await self._pod(plan, body)
         except InvalidCommand as error:
             return Answer(Outcome.REFUSED, str(error), refusals.UNSUPPORTED)
@@ -133,31 +133,33 @@ class Acting:
 
     def _note(self, name: str, answer: Answer, *, earlier: bool) -> None:
         """What an answer says of a pod that was asked for."""
-        made = self._made.get(name)
+        made = self._unseen.get(name)
         if made is None or answer.outcome is Outcome.UNKNOWN or name in self._withdrawn:
             return
         if answer.outcome is not Outcome.REFUSED:
-            self._made[name] = replace(made, confirmed=True)
+            self._unseen[name] = replace(made, confirmed=True)
         elif earlier:
-            self._made[name] = replace(made, unwanted=True)
+            self._unseen[name] = replace(made, unwanted=True)
         else:
-            del self._made[name]
+            del self._unseen[name]
 
-    def made(self, workload_id: str | None = None) -> list[Observed]:
+    def unseen(self, workload_id: str | None = None) -> list[Observed]:
         """Replicas whose pods were asked for and are not seen yet: they count as created until it is known."""
-        for name in [name for name in self._made if name in self._cache.by_name or name in self._cache.ends]:
-            del self._made[name]
-        return [self._as_created(each) for each in self._made.values() if workload_id in {None, each.plan.workload_id}]
+        for name in [name for name in self._unseen if name in self._cache.by_name or name in self._cache.ends]:
+            del self._unseen[name]
+        return [
+            self._as_created(each) for each in self._unseen.values() if workload_id in {None, each.plan.workload_id}
+        ]
 
-    async def look_for(self) -> None:
+    async def resolve_unseen(self) -> None:
         """Looks after pods that were asked for and were never seen. Raises BackendError.
 
         One that is still wanted is asked for again, since its name makes that safe; any other is waited for until no
         call that made it can be under way.
         """
-        self.made()
-        late = time.monotonic() - _MADE_SECONDS
-        for each in [*self._made.values()]:
+        self.unseen()
+        late = time.monotonic() - _UNSEEN_SECONDS
+        for each in [*self._unseen.values()]:
             if not each.confirmed and not each.unwanted:
                 await self.create(Create(each.plan))
                 self._cache.tell(each.plan.workload_id)
@@ -169,10 +171,10 @@ class Acting:
             except ApiError as error:
                 if error.status != _NOT_FOUND:
                     raise
-                self._made.pop(each.plan.name, None)
+                self._unseen.pop(each.plan.name, None)
                 self._cache.tell(each.plan.workload_id)
 
-    def _as_created(self, made: Made) -> Observed:
+    def _as_created(self, made: UnseenPod) -> Observed:
         node = self._cache.views().get(made.plan.node)
         return Observed(
             *made.plan.identity,
@@ -209,16 +211,16 @@ class Acting:
         if action.name in self._cache.ends:
             return ALREADY
         if pod is None:
-            if action.name not in self._made:
+            if action.name not in self._unseen:
                 return ALREADY
-            self._made[action.name] = replace(self._made[action.name], unwanted=True)
+            self._unseen[action.name] = replace(self._unseen[action.name], unwanted=True)
             return Answer(Outcome.UNKNOWN, f"it is not known yet whether pod {action.name} is there")
-        return await self.end(pod, Asked(action.reason, action.grace))
+        return await self.end(pod, StopRequest(action.reason, action.grace))
 
-    async def end(self, pod: Pod, asked: Asked) -> Answer:
+    async def end(self, pod: Pod, asked: StopRequest) -> Answer:
         """Deletes a pod, having said why on it where that is not said yet."""
         try:
-            if pod.asked != asked.text():
+            if pod.stop_request != asked.text():
                 changes = {"metadata": {"uid": pod.uid, "annotations": {marks.STOP: asked.text()}}}
                 await self._client.patch(path_of(pod), changes)
             options = {"gracePeriodSeconds": int(asked.grace), "preconditions": {"uid": pod.uid}}
@@ -271,7 +273,7 @@ class Acting:
     async def close_runs(self, workload_id: str, run: RunKey) -> None:
         """Takes away the objects of runs up to this one. Raises BackendError where a replica of them is not removed."""
         over = [root for root in self._cache.roots_of(workload_id) if root.run <= run]
-        if any(replica.key <= run for replica in (*self._cache.of(workload_id), *self.made(workload_id))):
+        if any(replica.key <= run for replica in (*self._cache.of(workload_id), *self.unseen(workload_id))):
             raise BackendError(f"a replica of {workload_id} up to run {marks.run_text(run)} is not removed yet")
         # Shards first: a root that stands says that the run may have more to clear away.
         for root in sorted(over, key=lambda each: (each.run, -each.shard)):
@@ -286,7 +288,7 @@ class Acting:
         for workload_id, run in [*self._closed.items()]:
             late = any(root.run <= run for root in self._cache.roots_of(workload_id))
             if late and not any(
-                replica.key <= run for replica in (*self._cache.of(workload_id), *self.made(workload_id))
+                replica.key <= run for replica in (*self._cache.of(workload_id), *self.unseen(workload_id))
             ):
                 await self.close_runs(workload_id, run)
 
@@ -366,7 +368,7 @@ class Acting:
 
     async def _delete(self, pod: Pod) -> None:
         """Deletes the pod of a replica whose end is written down. Raises BackendError."""
-        self._recorder.free(pod.name)
+        self._recorder.release_finalizer(pod.name)
         try:
             await self._client.delete(path_of(pod), {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}})
         except ApiError as error:

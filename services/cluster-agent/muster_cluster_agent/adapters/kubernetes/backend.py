@@ -35,13 +35,13 @@ from muster_cluster_agent.domain.fleet import Fleet, Identity, Profile
 from muster_cluster_agent.domain.kubernetes import marks, refusals
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.observing import (
-    HOPELESS_SECONDS,
+    START_PROBLEM_SECONDS,
     VANISHED,
-    Asked,
-    Hindrance,
-    asked_of,
+    StartProblem,
+    StopRequest,
     evidence_of,
-    hindrance_of,
+    start_problem_of,
+    stop_request_of,
     unschedulable,
 )
 from muster_cluster_agent.domain.kubernetes.pods import Pod
@@ -72,10 +72,10 @@ class KubernetesBackend:
         self._acting = Acting(client, self._cache, self._recorder, owner, file, clock)
         self._logs = PodLogs(client, self._cache)
         self._tasks: list[asyncio.Task[None]] = []
-        self._hindered: dict[str, float] = {}  # since when a pod does not start
+        self._start_problems: dict[str, float] = {}  # since when a pod does not start
         self._gone_after = file.counting.gone_after
-        self._cache.heard.append(self._hear)
-        self._cache.may_go = lambda pod: self._acting.is_refused(pod.name)
+        self._cache.pod_listeners.append(self._hear)
+        self._cache.never_ran = lambda pod: self._acting.is_refused(pod.name)
         self._profile = Profile(
             backend=KUBERNETES_BACKEND,
             identity=Identity.ANONYMOUS,
@@ -125,7 +125,7 @@ class KubernetesBackend:
         """Every replica that is not removed, or those of one workload."""
         found = self._cache.all() if workload_id is None else self._cache.of(workload_id)
         here = [one for one in found if not self._acting.is_refused(one.name)]
-        return [*here, *self._acting.made(workload_id)]
+        return [*here, *self._acting.unseen(workload_id)]
 
     def watch(self) -> AsyncIterator[Changed]:
         """What changes from now on."""
@@ -186,7 +186,7 @@ class KubernetesBackend:
         """What is due about a pod whatever is desired: its end is written down, and nothing of ours holds it."""
         if pod.name in self._cache.ends or self._acting.is_refused(pod.name):
             if marks.GONE in pod.finalizers:
-                self._recorder.free(pod.name)
+                self._recorder.release_finalizer(pod.name)
             return
         evidence = evidence_of(pod)
         if not evidence:
@@ -196,7 +196,7 @@ class KubernetesBackend:
             self._recorder.record(pod.namespace, self._cache.observe(pod, self._clock(), evidence))
             return
         self._acting.refuse(pod.name, refusal)
-        self._recorder.free(pod.name)
+        self._recorder.release_finalizer(pod.name)
 
     async def _rounds(self) -> None:
         """What only the clock says: nodes that stay silent, and pods that wait, vanish or were not deleted."""
@@ -206,9 +206,10 @@ class KubernetesBackend:
             self._cache.look_at_nodes(now)
             self._acting.forget_refusals()
             pods = [*self._cache.by_name.values()]
-            self._hindered = {pod.name: self._hindered[pod.name] for pod in pods if pod.name in self._hindered}
+            for name in self._start_problems.keys() - self._cache.by_name.keys():
+                del self._start_problems[name]
             try:
-                await self._acting.look_for()
+                await self._acting.resolve_unseen()
                 await self._acting.close_late()
                 for pod in pods:
                     await self._look(pod, now)
@@ -222,24 +223,24 @@ class KubernetesBackend:
         self._cache.note_boot(pod, now)
         if pod.deleted_at is None and (self._acting.is_refused(pod.name) or self._acting.is_withdrawn(pod.name)):
             await self._acting.clear(pod)
-        elif pod.asked and pod.deleted_at is None and not pod.terminal:  # the answer to its deletion was lost
-            await self._acting.end(pod, asked_of(pod))
+        elif pod.stop_request and pod.deleted_at is None and not pod.terminal:  # the answer to its deletion was lost
+            await self._acting.end(pod, stop_request_of(pod))
         elif unbound := unschedulable(pod, now, UNBOUND_SECONDS):
             await self._acting.withdraw(pod, f"the cluster's scheduler finds no place on its node: {unbound}")
-        elif hindrance := hindrance_of(pod):
-            await self._look_at_hindrance(pod, hindrance, now)
+        elif problem := start_problem_of(pod):
+            await self._look_at_start_problem(pod, problem, now)
         else:
-            self._hindered.pop(pod.name, None)
+            self._start_problems.pop(pod.name, None)
 
-    async def _look_at_hindrance(self, pod: Pod, hindrance: Hindrance, now: float) -> None:
+    async def _look_at_start_problem(self, pod: Pod, problem: StartProblem, now: float) -> None:
         """A pod that does not start: what it names is missing, or it cannot start at all."""
-        since = self._hindered.setdefault(pod.name, now)
-        if not hindrance.at_once and now - since < HOPELESS_SECONDS:
+        since = self._start_problems.setdefault(pod.name, now)
+        if not problem.at_once and now - since < START_PROBLEM_SECONDS:
             return
-        if hindrance.missing:
-            await self._acting.withdraw(pod, hindrance.text, refusals.MISSING_OBJECT)
+        if problem.missing:
+            await self._acting.withdraw(pod, problem.text, refusals.MISSING_OBJECT)
         else:
-            await self._acting.end(pod, Asked(fault=hindrance.text))
+            await self._acting.end(pod, StopRequest(fault=problem.text))
 
     def _look_for_vanished(self, pod: Pod, now: float) -> None:
         """A pod without its object may run until its node gives evidence, or for as long as on a silent node."""

@@ -1,6 +1,6 @@
 """What the cluster's objects are now, by workload: the copy from which the agent answers without asking.
 
-Filled by four followers. Holds: a replica is told from its pod while that is there, and from the line in its run's root
+Filled by four followers. Holds: a replica is read from its pod while that is there, and from the line in its run's root
 afterwards; a replica is GONE only once its line is in the cluster.
 """
 
@@ -58,24 +58,25 @@ class Cache:
         """Muster's own pods by the replica's name."""
         self.ends: dict[str, Observed | None] = {}
         """Replicas that are GONE by name; None: removed."""
-        self.heard: list[Callable[[Pod], None]] = []
+        self.pod_listeners: list[Callable[[Pod], None]] = []
         """Called with each pod of Muster's own that is new or has changed."""
         self.vanished: dict[str, float] = {}
         """Replicas whose pods' objects were taken away by others, and since when: they may run."""
-        self.may_go: Callable[[Pod], bool] = lambda _: False
+        self.never_ran: Callable[[Pod], bool] = lambda _: False
         """Whether a pod may go without a line about its end: it never ran."""
-        self.lined: list[Callable[[str], None]] = []
+        self.end_listeners: list[Callable[[str], None]] = []
         """Called with the name of each replica whose end is written down in the cluster."""
         self._pods_of: dict[str, set[str]] = defaultdict(set)  # names of replicas with a pod, by workload
         self._ends_of: dict[str, set[str]] = defaultdict(set)
         self._roots_of: dict[str, set[str]] = defaultdict(set)
         self._others_on: dict[str, set[str]] = defaultdict(set)  # pods that are not Muster's, by node
-        self._unlined: set[str] = set()  # replicas whose lines have gone before their pods
+        self._ends_without_line: set[str] = set()  # replicas whose lines have gone before their pods
         self._boots: dict[str, str] = {}  # of the node on which a replica's container was first seen
         self._gone_nodes: dict[str, KubernetesNode] = {}
         self._reported: dict[str, Node] = {}
         self._stale: set[str] = set()  # nodes whose report has to be made again
         self._views: dict[str, NodeView] = {}
+        self._nodes_changed = False
         self._changed: set[str] = set()
         self._fleet_changed = False
         self._wake = asyncio.Event()
@@ -92,7 +93,7 @@ class Cache:
         now = self._clock()
         for pod in self.by_name.values():
             if pod.node and pod.node not in self.nodes.items and pod.node not in self._gone_nodes:
-                self._gone_nodes[pod.node] = nodes.absent(pod.node, now)
+                self._gone_nodes[pod.node] = nodes.without_object(pod.node, now)
         self.look_at_nodes(now)
 
     # ------------------------------------------------------------------------------------------------------- reading
@@ -132,6 +133,8 @@ class Cache:
 
     def views(self) -> Mapping[str, NodeView]:
         """The nodes as reconciling needs them: the same mapping as long as nothing of them has changed."""
+        if self._nodes_changed:
+            self.look_at_nodes(self._clock())
         return self._views
 
     def report(self) -> tuple[Node, ...]:
@@ -150,6 +153,7 @@ class Cache:
         """What changes from now on; the inventory at most once a second."""
         told = 0.0
         while True:
+            self.views()
             fleet = self._fleet_changed and time.monotonic() - told >= _FLEET_SECONDS
             if not self._changed and not fleet:
                 await self._wait(told)
@@ -189,7 +193,7 @@ class Cache:
             self.vanished.pop(ours.name, None)
             self.by_name[ours.name] = ours
             self._pods_of[workload_id].add(ours.name)
-            for hear in self.heard:
+            for hear in self.pod_listeners:
                 hear(ours)
         self.tell(workload_id)
 
@@ -197,7 +201,7 @@ class Cache:
         """A pod's object has gone. One that Muster still held has lost its finalizer to others, and may run."""
         if pod.replica is None:
             return
-        if marks.GONE in pod.finalizers and pod.name not in self.ends and not self.may_go(pod):
+        if marks.GONE in pod.finalizers and pod.name not in self.ends and not self.never_ran(pod):
             self.vanished[pod.name] = self._clock()
             _log.warning("a pod has vanished without its finalizer; its replica is lost", pod=pod.key)
             return
@@ -211,8 +215,8 @@ class Cache:
         if pod.replica is None:
             return
         _discard(self._pods_of, pod.replica.workload_id, pod.name)
-        if pod.name in self._unlined:
-            self._unlined.discard(pod.name)
+        if pod.name in self._ends_without_line:
+            self._ends_without_line.discard(pod.name)
             self._forget_end(pod.replica.workload_id, pod.name)
 
     def note_boot(self, pod: Pod, now: float) -> None:
@@ -263,14 +267,14 @@ class Cache:
                 _log.warning("the end of a replica cannot be read", replica=name, error=repr(error))
                 continue
             self._ends_of[workload_id].add(name)
-            for hear in self.lined:
+            for hear in self.end_listeners:
                 hear(name)
 
     def _forget_end(self, workload_id: str, name: str) -> None:
         """The line about a replica has gone. Its pod, which may be seen to go later, must not look alive until then."""
         if name in self.by_name:
             self.ends[name] = None
-            self._unlined.add(name)
+            self._ends_without_line.add(name)
             return
         self.ends.pop(name, None)
         _discard(self._ends_of, workload_id, name)
@@ -279,9 +283,9 @@ class Cache:
         if new is not None:
             self._gone_nodes.pop(key, None)
         elif old is not None:
-            self._gone_nodes[key] = nodes.deleted(old, self._clock())
+            self._gone_nodes[key] = nodes.without_object(key, self._clock(), uid=old.uid, boot=old.boot)
         self._tell_node(key)
-        self.look_at_nodes(self._clock())
+        self._nodes_changed = True  # judged once for many: a list of 1,000 nodes is 1,000 changes
 
     def _tell_node(self, name: str) -> None:
         self._stale.add(name)
@@ -289,7 +293,8 @@ class Cache:
         self._wake.set()
 
     def look_at_nodes(self, now: float) -> None:
-        """Judges the nodes again; the workloads on those that stand otherwise now are due."""
+        """Judges the nodes again. The workloads on those that are in another state now are due."""
+        self._nodes_changed = False
         known = {**self._gone_nodes, **self.nodes.items}
         views = {name: nodes.view(node, now, self._counting) for name, node in known.items()}
         if views == self._views:

@@ -26,10 +26,9 @@ from muster_cluster_agent.errors import BackendError, ClusterFileError
 Json = dict[str, Any]
 CALL_SECONDS: Final = 30.0
 MERGE_PATCH: Final = "application/merge-patch+json"
-JSON_PATCH: Final = "application/json-patch+json"
 _CONNECTIONS: Final = 128
 _TOO_MANY: Final = 429
-_TRIES: Final = 3  # of a call that is told to come again later
+_TRIES: Final = 3  # of a call that the server cannot take now
 _SERVERS_FAULT: Final = 500  # and above
 _PAUSE: Final = 0.3
 _LONGEST_PAUSE: Final = 5.0
@@ -113,11 +112,6 @@ class Client:
         self.lead_left: Callable[[], float] = lambda: CALL_SECONDS
         """Seconds for which this agent still leads the cluster: without the lead nothing is written."""
 
-    @property
-    def server(self) -> str:
-        """The address of the API server."""
-        return str(self._how.host)
-
     async def __aenter__(self) -> Self:
         """Opens the session."""
         self._session = RESTClientObject(self._how, maxsize=_CONNECTIONS).pool_manager
@@ -136,9 +130,9 @@ class Client:
         """Creates an object. Raises ApiError or Unreachable."""
         return await self.call("POST", path, body=body)
 
-    async def patch(self, path: str, body: Any, content: str = MERGE_PATCH) -> Json:
-        """Changes an object. Raises ApiError or Unreachable."""
-        return await self.call("PATCH", path, body=body, content=content)
+    async def patch(self, path: str, body: Json) -> Json:
+        """Changes an object by a merge patch (RFC 7396). Raises ApiError or Unreachable."""
+        return await self.call("PATCH", path, body=body, content=MERGE_PATCH)
 
     async def delete(self, path: str, body: Json | None = None) -> Json:
         """Deletes an object. Raises ApiError or Unreachable."""

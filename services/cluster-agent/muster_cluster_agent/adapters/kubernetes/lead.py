@@ -104,7 +104,7 @@ class Lead:
         except ApiError as error:
             if error.status != _NOT_FOUND:
                 raise
-            return await self._won(began, self._client.call("POST", self._path, body=self._made(), fenced=False))
+            return await self._won(began, self._client.call("POST", self._path, body=self._new_lease(), fenced=False))
         mine = self._holder() == self._identity
         if not mine and (not retake or (self._holder() and not self._is_over())):
             return False
@@ -135,7 +135,7 @@ class Lead:
     def _holder(self) -> str:
         return str((self._lease.get("spec") or {}).get("holderIdentity") or "")
 
-    def _made(self) -> dict[str, Any]:
+    def _new_lease(self) -> dict[str, Any]:
         metadata = {"name": LEASE, "namespace": self._namespace}
         return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": self._spec(0)}
 

@@ -55,7 +55,7 @@ class Follower(Generic[T]):
     """The objects of one kind by `namespace/name`.
 
     read: an object of its JSON; it may raise ValueError, KeyError or TypeError. changed: called with the old and the
-    new object after each change; None: there is none. known: awaited once, when the first list is complete.
+    new object after each change; None: there is none. listed: set once the first list is complete.
     """
 
     def __init__(

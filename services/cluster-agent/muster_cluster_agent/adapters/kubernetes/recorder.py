@@ -27,6 +27,7 @@ from muster_kernel import ids
 GATHER_SECONDS: Final = 0.1
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
+_FORBIDDEN: Final = 403
 
 _log = logs.get(__name__)
 
@@ -41,12 +42,12 @@ class Recorder:
         self._due: dict[str, tuple[str, Observed]] = {}  # by the replica's name: its namespace, and how it ended
         self._held: set[str] = set()  # replicas whose end is written and whose pods still have the finalizer
         self._wake = asyncio.Event()
-        cache.lined.append(self._seen)
+        cache.end_listeners.append(self._seen)
 
     def _seen(self, name: str) -> None:
         """A line that is in the cluster is not written again where its answer was lost: its run may be over by then."""
         if self._due.pop(name, None) is not None:
-            self.free(name)
+            self.release_finalizer(name)
 
     def record(self, namespace: str, replica: Observed) -> None:
         """Writes the end of a replica down soon; the first end of a name counts."""
@@ -54,7 +55,7 @@ class Recorder:
             self._due[replica.name] = (namespace, replica)
             self._wake.set()
 
-    def free(self, name: str) -> None:
+    def release_finalizer(self, name: str) -> None:
         """Takes the finalizer off the pod of a replica soon: its end is written down, or it never began."""
         self._held.add(name)
         self._wake.set()
@@ -89,7 +90,8 @@ class Recorder:
         try:
             await self.put_lines(namespace, base, replicas[0], lines)
         except BackendError as error:
-            if not self._is_going(namespace):
+            refused = isinstance(error, ApiError) and error.status in {_FORBIDDEN, _NOT_FOUND}
+            if not (refused and self._is_going(namespace)):
                 _log.warning("the end of replicas is not written down yet", run=base, error=str(error))
                 return False
             # A namespace that is going takes no line: what is known is kept in memory, and nothing is held up.
@@ -156,7 +158,7 @@ class Recorder:
         self._cache.take_lines(raw["metadata"]["labels"][marks.WORKLOAD], lines)
 
     async def _make(self, namespace: str, base: str, replica: Observed, number: int) -> Root:
-        """Makes the root (0) again that somebody took away, or another shard."""
+        """Makes a missing root (0) again, or another shard."""
         labels = marks.run_labels(self._owner, replica.workload_id, replica.project, replica.key)
         name = shard_name(base, number) if number else base
         metadata: Manifest = {"name": name, "namespace": namespace, "labels": {**labels, marks.SHARD: str(number)}}

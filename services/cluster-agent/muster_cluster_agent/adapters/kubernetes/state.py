@@ -45,7 +45,7 @@ class ClusterState:
         except ApiError as error:
             if error.status != _NOT_FOUND:
                 raise
-            raw = await self._client.post(self._path, self._made(here))
+            raw = await self._client.post(self._path, self._new_map(here))
         self._data = dict(raw.get("data") or {})
         self._check("cluster_uid", here, "another cluster answers at this address")
         self._check("cluster", self._cluster, "the cluster file names another cluster")
@@ -69,7 +69,7 @@ class ClusterState:
         return self._data.get(_BUS) or None
 
     async def replace(self, cluster_id: str) -> None:
-        """Remembers a new bus. What it lacks is told anyway: every connection begins with a resync."""
+        """Remembers a new bus. Every connection begins with a resync, so that the new bus lacks nothing."""
         self._keep(_BUS, cluster_id)
 
     async def run(self) -> None:
@@ -99,7 +99,7 @@ class ClusterState:
                 f"{wrong}: ConfigMap {self._namespace}/{NAME} has {name} {kept}, and here it is {here}; nothing is done"
             )
 
-    def _made(self, cluster_uid: str) -> dict[str, Any]:
+    def _new_map(self, cluster_uid: str) -> dict[str, Any]:
         data = {"instance": str(uuid.uuid4()), "starts": "0", "cluster": self._cluster, "cluster_uid": cluster_uid}
         labels = {marks.MANAGED_BY: marks.MANAGER}
         metadata = {"name": NAME, "namespace": self._namespace, "labels": labels}

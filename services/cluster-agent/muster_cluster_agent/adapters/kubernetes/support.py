@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster_cluster_agent.adapters.local.support import LOCAL
-from muster_cluster_agent.adapters.support import Support
+from muster_cluster_agent.adapters.support import CONTROL_PLANE, Support
 
 _MADE: Final = frozenset(
     {"allow_privilege_escalation", "annotations", "args", "capabilities", "command", "completions", "cpu"}
@@ -43,7 +42,7 @@ _BY_LOAD: Final = frozenset(
 )
 KUBERNETES: Final = Support(
     honoured=_MADE,
-    no_matter=(LOCAL.no_matter | _OF_GANGS) - _MADE,
+    no_matter=(CONTROL_PLANE | _OF_GANGS) - _MADE,
     ignored=_BY_LOAD,
     refused=_NEEDS_MORE,
     refused_values=("kind=Distributed", "kind=Inference", "uidGidSource=fromIdpToken"),

@@ -32,5 +32,5 @@ class FolderState:
             return None
 
     async def replace(self, cluster_id: str) -> None:
-        """Remembers a new bus. What it lacks is told anyway: every connection begins with a resync."""
+        """Remembers a new bus. Every connection begins with a resync, so that the new bus lacks nothing."""
         await asyncio.to_thread(replace_file, self._bus, cluster_id.encode())

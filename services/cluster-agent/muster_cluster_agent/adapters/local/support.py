@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster_cluster_agent.adapters.support import Support
+from muster_cluster_agent.adapters.support import CONTROL_PLANE, Support
 
 LOCAL: Final = Support(
     honoured=frozenset(
@@ -18,17 +18,7 @@ LOCAL: Final = Support(
         | {"parallelism", "ports", "processes", "readiness_probe", "slots_per_worker", "workers"}
         | {"working_dir"}
     ),
-    no_matter=frozenset(
-        {"active", "annotations", "auto_deletion_seconds", "backoff_limit", "base_workload", "clusters"}
-        | {"colossal", "data_label", "extended_resources", "ingress_url", "kind", "labels"}
-        | {"max_replicas", "max_scale", "min_replicas", "min_scale", "mpi", "name", "name_prefix"}
-        | {"node_pools", "node_type", "non_preemptible", "pod_affinity", "pod_affinity_scheduling_rule"}
-        | {"pod_affinity_topology", "pod_anti_affinity", "pod_anti_affinity_scheduling_rule"}
-        | {"pod_anti_affinity_topology", "preemptible", "preemption_limit", "preferred_clusters"}
-        | {"priority_class", "related_urls", "terminate_after_preemption", "tolerations"}
-        | {"topology_group", "topology_group_size", "topology_preferred", "topology_required", "usage"}
-        | {"user_id", "username"}
-    ),
+    no_matter=CONTROL_PLANE,
     ignored=frozenset(
         {"allow_privilege_escalation", "autoscaler_class", "capabilities", "config_map_volumes"}
         | {"create_home_dir", "data_volumes", "drop_all_capabilities", "empty_dir_volumes"}

@@ -26,7 +26,7 @@ K: Final = f"{PREFIX}k"
 SHARD: Final = f"{PREFIX}shard"
 
 SPEC: Final = f"{PREFIX}spec"
-"""Annotation: the hash of the manifest as it was made, by which a second creation is told from a conflict."""
+"""Annotation: the hash of the manifest as it was made, which tells a second creation and a conflict apart."""
 PATTERN: Final = f"{PREFIX}pattern"
 NAME: Final = f"{PREFIX}name"
 """Annotation: the workload's name, for people and for reports."""

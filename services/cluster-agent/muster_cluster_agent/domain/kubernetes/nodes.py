@@ -117,17 +117,19 @@ def view(node: KubernetesNode, now: float, counting: Counting) -> NodeView:
     return NodeView(node.name, _health(node, now, counting), node.boot, anonymous=devices)
 
 
-def deleted(node: KubernetesNode, at: float) -> KubernetesNode:
-    """The node after its object has gone, at that moment: its machine may live on, so it is silent and no more."""
+def without_object(name: str, at: float, *, uid: str = "", boot: str = "") -> KubernetesNode:
+    """A node whose object is missing since that moment: its machine may live on, so that it is silent and no more."""
     return KubernetesNode(
-        node.name, node.uid, node.boot, unschedulable=True, silent_since=at, drain_deadline=None, labels=(), taints=(),
+        name,
+        uid,
+        boot,
+        unschedulable=True,
+        silent_since=at,
+        drain_deadline=None,
+        labels=(),
+        taints=(),
         allocatable=Amounts(),
-    )  # fmt: skip
-
-
-def absent(name: str, at: float) -> KubernetesNode:
-    """A node of which only a replica's pod still speaks, found missing at that moment."""
-    return KubernetesNode(name, "", "", True, at, None, (), (), Amounts())
+    )
 
 
 def _silence(ready: Json, metadata: Json) -> float:

@@ -31,12 +31,12 @@ _SOON: Final = frozenset(
     {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "ErrImagePull", "ImagePullBackOff"}
 )
 _MISSING: Final = "CreateContainerConfigError"
-HOPELESS_SECONDS: Final = 60.0
+START_PROBLEM_SECONDS: Final = 60.0
 """How long a container may wait for a reason that seldom passes by itself."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class StopRequest:
     """What Muster asked of a pod: to stop for a reason, or to go since it could not be started (`fault`)."""
 
     reason: str = ""
@@ -48,13 +48,13 @@ class Asked:
         return json.dumps({"reason": self.reason, "grace": self.grace, "fault": self.fault})
 
 
-def asked_of(pod: Pod) -> Asked:
-    """What Muster asked of the pod; nothing where its annotation is empty or was written by somebody else."""
+def stop_request_of(pod: Pod) -> StopRequest:
+    """What Muster asked of the pod; nothing where its annotation is empty or was edited."""
     try:
-        said = json.loads(pod.asked) if pod.asked else {}
-        return Asked(str(said.get("reason", "")), float(said.get("grace", 0.0)), str(said.get("fault", "")))
+        said = json.loads(pod.stop_request) if pod.stop_request else {}
+        return StopRequest(str(said.get("reason", "")), float(said.get("grace", 0.0)), str(said.get("fault", "")))
     except (ValueError, TypeError, AttributeError):
-        return Asked()
+        return StopRequest()
 
 
 def observed(pod: Pod, *, boot: str, charge: int, gone_at: float | None = None, evidence: str = "") -> Observed:
@@ -65,7 +65,7 @@ def observed(pod: Pod, *, boot: str, charge: int, gone_at: float | None = None, 
     replica = pod.replica
     if replica is None:
         raise ValueError(f"pod {pod.key} is no replica")
-    asked = asked_of(pod)
+    asked = stop_request_of(pod)
     main = pod.container(MAIN)
     ended = _ended(pod, main)
     return Observed(
@@ -105,7 +105,7 @@ def evidence_of(pod: Pod) -> str:
 
 def is_refused(pod: Pod) -> bool:
     """Whether its node's kubelet refused it before any container was made."""
-    return evidence_of(pod) == REJECTED and pod.deleted_at is None and not asked_of(pod).fault
+    return evidence_of(pod) == REJECTED and pod.deleted_at is None and not stop_request_of(pod).fault
 
 
 def unschedulable(pod: Pod, now: float, patience: float) -> str:
@@ -122,10 +122,10 @@ def unschedulable(pod: Pod, now: float, patience: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Hindrance:
+class StartProblem:
     """Why a container does not start. at_once: it never will; missing: an object that the pod names is not there.
 
-    Otherwise it counts once it has lasted for HOPELESS_SECONDS.
+    Otherwise it counts once it has lasted for START_PROBLEM_SECONDS.
     """
 
     text: str
@@ -133,7 +133,7 @@ class Hindrance:
     missing: bool = False
 
 
-def hindrance_of(pod: Pod) -> Hindrance | None:
+def start_problem_of(pod: Pod) -> StartProblem | None:
     """What keeps the pod from starting; None: it has started, or nothing that seldom passes is known."""
     main = pod.container(MAIN)
     if pod.deleted_at is not None or pod.terminal or (main is not None and main.ran):
@@ -141,7 +141,7 @@ def hindrance_of(pod: Pod) -> Hindrance | None:
     for one in pod.containers:
         if one.waiting in _AT_ONCE | _SOON:
             text = f"{one.waiting}: {one.message}" if one.message else one.waiting
-            return Hindrance(text, one.waiting in _AT_ONCE, one.waiting == _MISSING)
+            return StartProblem(text, one.waiting in _AT_ONCE, one.waiting == _MISSING)
     return None
 
 
@@ -168,7 +168,7 @@ def _disruption(pod: Pod, ended_at: float) -> str:
         return f"{condition.reason}: {condition.message}" if condition.message else condition.reason
     if pod.reason in _DISRUPTED:
         return f"{pod.reason}: {pod.message}" if pod.message else pod.reason
-    if pod.deleted_at is not None and pod.deleted_at <= ended_at and not pod.asked:
+    if pod.deleted_at is not None and pod.deleted_at <= ended_at and not pod.stop_request:
         return "its pod was deleted by others"
     return ""
 

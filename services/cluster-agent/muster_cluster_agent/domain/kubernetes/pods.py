@@ -1,6 +1,6 @@
 """Pods as they are kept in memory: of Muster's own what a replica's state depends on, of others what they hold.
 
-Made of the API's JSON on receipt, so that a cluster of 10,000 pods costs megabytes. Pure.
+UnseenPod of the API's JSON on receipt, so that a cluster of 10,000 pods costs megabytes. Pure.
 Holds: a pod that cannot be read is one error that names it, and no other pod is lost by it.
 """
 
@@ -53,7 +53,8 @@ class Container:
 class Pod:
     """A pod. replica None: it is not one of this agent's. Times in seconds since 1970.
 
-    deleted_at: when its deletion was asked for. finalizers: of Muster's own pods. asked: its `marks.STOP` annotation.
+    deleted_at: when its deletion was asked for. finalizers: of Muster's own pods. stop_request: the text of its
+    `marks.STOP` annotation.
     """
 
     name: str
@@ -68,7 +69,7 @@ class Pod:
     workload: str = ""
     pattern: str = ""
     spec: str = ""
-    asked: str = ""
+    stop_request: str = ""
     created_at: float = 0.0
     deleted_at: float | None = None
     finalizers: tuple[str, ...] = ()
@@ -115,7 +116,7 @@ def pod_of(raw: Json, owner: Owner) -> Pod:
         workload=annotations.get(marks.NAME, ""),
         pattern=pattern if (pattern := annotations.get(marks.PATTERN, "")) in _PATTERNS else Pattern.SINGLE.value,
         spec=annotations.get(marks.SPEC, ""),
-        asked=annotations.get(marks.STOP, ""),
+        stop_request=annotations.get(marks.STOP, ""),
         created_at=moment(metadata.get("creationTimestamp")) or 0.0,
         deleted_at=_deletion(metadata),
         finalizers=tuple(metadata.get("finalizers") or ()),

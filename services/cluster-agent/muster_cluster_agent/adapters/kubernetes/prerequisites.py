@@ -1,6 +1,6 @@
 """What a pod needs around it before it is made: its project's namespace, and the root of its run.
 
-Used by `acting.py`. Holds: a namespace without the project's label is never written to, and a root of somebody else is
+Used by `acting.py`. Holds: a namespace without the project's label is never written to, and a root of another owner is
 never adopted.
 """
 
@@ -18,7 +18,7 @@ from muster_cluster_agent.domain.plan import ReplicaPlan
 _CONFLICT: Final = 409
 
 
-class Surroundings:
+class Prerequisites:
     """Makes what is missing. managed: namespaces of projects are made, too."""
 
     def __init__(self, client: Client, cache: Cache, owner: Owner, *, managed: bool) -> None:
