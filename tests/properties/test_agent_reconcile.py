@@ -31,7 +31,7 @@ from muster_cluster_agent.domain.reports import ReportBook
 from muster_cluster_agent.domain.status import judge
 
 ID = "0190c0de-0000-7000-8000-000000000001"
-PATTERNS = st.sampled_from([Pattern.SINGLE, Pattern.TORCH, Pattern.MPI, Pattern.SERVICE])
+PATTERNS = st.sampled_from([Pattern.SINGLE, Pattern.GANG, Pattern.MPI, Pattern.SERVICE])
 HEALTHS = st.sampled_from([NodeHealth.UP, NodeHealth.UP, NodeHealth.SILENT, NodeHealth.LOST, NodeHealth.OUT_OF_SERVICE])
 
 

@@ -48,6 +48,30 @@ class Handler(http.server.BaseHTTPRequestHandler):
 http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["PORT"])), Handler).serve_forever()
 """
 
+TASKS = """
+import json, os, socket, time
+told = json.loads(os.environ["TF_CONFIG"])
+task = told["task"]
+every = [(name, at, address) for name, all in told["cluster"].items() for at, address in enumerate(all)]
+mine = told["cluster"][task["type"]][task["index"]]
+with socket.create_server((mine.split(":")[0], int(mine.split(":")[1]))) as server:
+    if task["type"] == "chief":
+        heard = set()
+        while len(heard) < len(every) - 1:
+            connection, _ = server.accept()
+            heard.add(connection.makefile().readline().strip())
+        print("heard", *sorted(heard), flush=True)
+    else:
+        host, port = told["cluster"]["chief"][0].split(":")
+        for _ in range(200):
+            try:
+                connection = socket.create_connection((host, int(port)))
+                break
+            except OSError:
+                time.sleep(0.05)
+        connection.sendall(f"{task['type']}-{task['index']}\\n".encode())
+"""
+
 
 @pytest_asyncio.fixture
 async def bus(kafka: str) -> AsyncIterator[Scheduler]:
@@ -116,6 +140,30 @@ async def test_a_rank_that_fails_fails_the_launcher_with_its_code_and_the_worker
     assert (launcher.exit_code, launcher.failure) == (3, fleet_pb2.FAILURE_CLASS_EXIT)
     worker = await of_role(bus, workload_id(1), "worker", FAILED)
     assert worker.failure == fleet_pb2.FAILURE_CLASS_OURS
+
+
+async def test_tasks_of_tensorflow_reach_each_other_at_the_addresses_that_they_are_told(
+    bus: Scheduler, agent: AgentProcess, tmp_path: Path
+) -> None:
+    program = tmp_path / "tasks.py"
+    program.write_text(TASKS)
+    command = f"{sys.executable} {program}"
+    gang = training(
+        1,
+        command,
+        kind=options_pb2.KIND_DISTRIBUTED,
+        framework=workload_pb2.FRAMEWORK_TF,
+        workers=2,
+        master_spec=workload_pb2.WorkloadSpec(command=command),
+        runs=[
+            fleet_pb2.ReplicaRun(role="master", count=1, node="n-0"),
+            fleet_pb2.ReplicaRun(role="worker", count=2, node="n-1"),
+        ],
+    )
+    await bus.assign(gang)
+    chief = await of_role(bus, workload_id(1), "master", SUCCEEDED)
+    assert "heard worker-0 worker-1" in (agent.state / "logs" / chief.name / "log.000000000000000").read_text()
+    await of_role(bus, workload_id(1), "worker", SUCCEEDED)
 
 
 async def test_copies_of_a_server_answer_in_turn_behind_one_address(

@@ -26,7 +26,7 @@ from muster_cluster_agent.domain.fleet import (
     Profile,
     Taint,
 )
-from muster_cluster_agent.domain.model import Failure, Pattern, Probe, Share, Slice, State, Status
+from muster_cluster_agent.domain.model import Failure, Framework, Pattern, Probe, Share, Slice, State, Status
 from muster_cluster_agent.domain.usage import Sample
 from muster_cluster_agent.errors import BadRecord
 from muster_cluster_agent.ports import (
@@ -51,7 +51,7 @@ KINDS = {
     "inference": (options_pb2.KIND_INFERENCE, 0, Pattern.SERVICE),
     "mpi": (options_pb2.KIND_DISTRIBUTED, workload_pb2.FRAMEWORK_MPI, Pattern.MPI),
     "colossalai": (options_pb2.KIND_DISTRIBUTED, workload_pb2.FRAMEWORK_COLOSSALAI, Pattern.MPI),
-    "pytorch": (options_pb2.KIND_DISTRIBUTED, workload_pb2.FRAMEWORK_PYTORCH, Pattern.TORCH),
+    "pytorch": (options_pb2.KIND_DISTRIBUTED, workload_pb2.FRAMEWORK_PYTORCH, Pattern.GANG),
 }
 
 
@@ -81,7 +81,7 @@ def test_an_assignment_says_how_its_replicas_belong_together(kind: str) -> None:
         spec["completions"] = 2
     made = decode.assignment(ID, message(**spec).SerializeToString(), {}, LOCAL)
     assert made.newest.pattern is pattern
-    assert made.newest.launched == (kind == "colossalai")
+    assert (made.newest.framework is Framework.COLOSSALAI) == (kind == "colossalai")
     assert (made.epoch, made.instance, made.newest.key, made.grace, made.start_deadline) == (5, "me", (3, 4), 300, 1000)
 
 

@@ -18,7 +18,7 @@ from muster_kernel.ids import replica_name
 
 ID = "0190c0de-0000-7000-8000-000000000001"
 NODES = {"n-0": NodeView("n-0", NodeHealth.UP, "boot")}
-PLACES = Places("/state/r", "/home", "/py", "/shims", "/tools", (), master_port=20001, gang="base")
+PLACES = Places("/state/r", "/home", "/py", "/shims", "/tools", (), meeting_ports=(20001,), gang="base")
 
 
 def gang(workers: int = 3, least: int = 2, most: int = 4, leaving: int = 0, master: bool = False) -> Assignment:
@@ -52,7 +52,7 @@ def seen(plan: ReplicaPlan, *, fault: str = "", code: int | None = None) -> Obse
         k=plan.k,
         node="n-0",
         boot="boot",
-        pattern=Pattern.TORCH,
+        pattern=Pattern.GANG,
         started_at=1.0,
         fault=fault,
         ended=Ended(code, 2.0) if code is not None else None,

@@ -7,12 +7,23 @@ from dataclasses import replace
 import pytest
 
 from muster_cluster_agent.domain.launch import Places, calls, hostfile, process
-from muster_cluster_agent.domain.model import Assignment, Pattern, Probe, Revision, Run, Share, Slice, Template
+from muster_cluster_agent.domain.model import (
+    Assignment,
+    Framework,
+    Pattern,
+    Probe,
+    Revision,
+    Run,
+    Share,
+    Slice,
+    Template,
+)
 from muster_cluster_agent.domain.plan import (
     InvalidCommand,
     InvalidProbe,
     MpiLauncher,
     MpiWorker,
+    Peer,
     Plain,
     ReplicaPlan,
     TorchLauncher,
@@ -23,6 +34,7 @@ from muster_cluster_agent.domain.plan import (
 ID = "0190c0de-0000-7000-8000-000000000001"
 WORKERS = Run("worker", 0, 2, "n-0")
 LAUNCHER = Run("launcher", 0, 1, "n-0")
+COLOSSALAI = Framework.COLOSSALAI
 PLACES = Places(
     folder="/state/r",
     cwd="/home",
@@ -30,7 +42,8 @@ PLACES = Places(
     shims="/shims",
     tools="/tools",
     base_env=(("PATH", "/bin"), ("HOME", "/root")),
-    master_port=20001,
+    meeting_ports=(20001,),
+    gang="w-b",
     ports={8080: 20002, 9000: 20003},
     mpi_prefix="/venv",
     torch_python="/torch/python",
@@ -102,7 +115,7 @@ def test_an_mpi_worker_is_the_exec_daemon() -> None:
 )
 def test_torchrun_goes_through_the_wrapper(command: str, argv: tuple[str, ...], python: str) -> None:
     shares = ((Share("GPU-0", whole=True), Share("GPU-1", whole=True)), (Share("GPU-2", portion_milli=500),))
-    first, second = plans(revision(Pattern.TORCH, command, replace(WORKERS, shares=shares)))
+    first, second = plans(revision(Pattern.GANG, command, replace(WORKERS, shares=shares)))
     assert isinstance(first.launch, Torchrun)
     assert isinstance(second.launch, Torchrun)
     assert (first.launch.nodes, first.launch.rank, first.launch.processes) == (2, 0, 2)
@@ -118,11 +131,11 @@ def test_torchrun_goes_through_the_wrapper(command: str, argv: tuple[str, ...], 
 
 def test_a_master_is_rank_zero_and_other_commands_get_the_environment_of_the_rendezvous() -> None:
     master = Run("master", 0, 1, "n-0")
-    found = plans(revision(Pattern.TORCH, "python t.py", WORKERS, master, master=Template(command="python m.py")))
+    found = plans(revision(Pattern.GANG, "python t.py", WORKERS, master, master=Template(command="python m.py")))
     assert [(one.role, one.launch) for one in found] == [
-        ("master", Plain(("python", "m.py"), rank=0, world=3)),
-        ("worker", Plain(("python", "t.py"), rank=1, world=3)),
-        ("worker", Plain(("python", "t.py"), rank=2, world=3)),
+        ("master", Peer(("python", "m.py"), 0, Framework.PYTORCH)),
+        ("worker", Peer(("python", "t.py"), 1, Framework.PYTORCH)),
+        ("worker", Peer(("python", "t.py"), 2, Framework.PYTORCH)),
     ]
     env = process(found[1], PLACES).env
     assert (env["RANK"], env["WORLD_SIZE"], env["MASTER_ADDR"]) == ("1", "3", "127.0.0.1")
@@ -131,7 +144,9 @@ def test_a_master_is_rank_zero_and_other_commands_get_the_environment_of_the_ren
 def test_a_launcher_starts_torchrun_on_the_workers_through_their_daemons() -> None:
     template = Template(command="torchrun", args="--nproc_per_node=2 t.py 'a b' ${SEED}", env=(("SEED", "7"),))
     master = Template(command="torchrun", args="ignored", env=(("SEED", "7"), ("MORE", "x")))
-    of = replace(revision(Pattern.MPI, "", WORKERS, LAUNCHER, slots_per_worker=2, launched=True), template=template)
+    of = replace(
+        revision(Pattern.MPI, "", WORKERS, LAUNCHER, slots_per_worker=2, framework=COLOSSALAI), template=template
+    )
     *workers, launcher = plans(replace(of, master=master))
     assert [one.launch for one in workers] == [MpiWorker(2), MpiWorker(2)]
     assert launcher.after == tuple(one.name for one in workers)
@@ -151,7 +166,7 @@ def test_a_launcher_starts_torchrun_on_the_workers_through_their_daemons() -> No
 
 def test_a_launcher_starts_nothing_but_torchrun() -> None:
     with pytest.raises(InvalidCommand, match="a launcher starts torchrun"):
-        plans(revision(Pattern.MPI, "python t.py", WORKERS, LAUNCHER, launched=True))
+        plans(revision(Pattern.MPI, "python t.py", WORKERS, LAUNCHER, framework=COLOSSALAI))
 
 
 def test_a_trial_runs_alone_under_its_number() -> None:
@@ -174,7 +189,7 @@ def test_the_names_that_users_know() -> None:
 
 
 def test_anonymous_devices_count_for_torchrun_and_stay_unpinned() -> None:
-    one = plans(revision(Pattern.TORCH, "torchrun t.py", Run("worker", 0, 1, "n-0", anonymous=3)))[0]
+    one = plans(revision(Pattern.GANG, "torchrun t.py", Run("worker", 0, 1, "n-0", anonymous=3)))[0]
     assert isinstance(one.launch, Torchrun)
     assert one.launch.processes == 3
     env = process(one, PLACES).env

@@ -145,7 +145,7 @@ def test_a_removed_name_is_never_made_again() -> None:
 
 
 def test_a_failed_member_takes_the_gang_down_and_nothing_more_is_started() -> None:
-    wanted = assignment(Pattern.TORCH, Run("worker", 0, 3, "n-0"))
+    wanted = assignment(Pattern.GANG, Run("worker", 0, 3, "n-0"))
     first, second, _ = planned(wanted)
     assert due(wanted, ended(first, 1), observed(second)) == (Stop(second.name, 5.0, "gang-member-failed"),)
 
@@ -170,7 +170,7 @@ def test_workers_that_never_come_end_the_launcher_at_the_deadline() -> None:
 
 
 def test_stragglers_have_two_minutes_after_rank_zero() -> None:
-    wanted = assignment(Pattern.TORCH, Run("worker", 0, 2, "n-0"))
+    wanted = assignment(Pattern.GANG, Run("worker", 0, 2, "n-0"))
     first, second = planned(wanted)
     assert due(wanted, ended(first), observed(second)) == ()
     late = NOW + STRAGGLER_SECONDS
@@ -179,7 +179,7 @@ def test_stragglers_have_two_minutes_after_rank_zero() -> None:
 
 
 def test_the_rest_of_a_gang_goes_at_once_where_its_policy_says_so() -> None:
-    kept = assignment(Pattern.TORCH, Run("worker", 0, 2, "n-0"))
+    kept = assignment(Pattern.GANG, Run("worker", 0, 2, "n-0"))
     wanted = replace(kept, revisions=tuple(replace(each, cleaned=True) for each in kept.revisions))
     first, second = planned(wanted)
     assert due(wanted, observed(first), observed(second)) == ()

@@ -123,7 +123,7 @@ def _revision(message: fleet_pb2.Revision, devices: Mapping[bytes, str], support
         else None,
         slots_per_worker=spec.slots_per_worker or 1,
         processes=spec.processes,
-        launched=specs.launched(spec),
+        framework=specs.framework(spec),
         cleaned=spec.clean_pod_policy in specs.CLEANED,
         without_effect=support.without_effect(spec),
         least=message.least,

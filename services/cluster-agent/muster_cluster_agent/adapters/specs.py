@@ -12,11 +12,19 @@ from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from muster_cluster_agent.adapters.containers import SECRET, container, variables
 from muster_cluster_agent.domain.budgets import Limits
-from muster_cluster_agent.domain.model import Pattern, Probe, Template
+from muster_cluster_agent.domain.model import Framework, Pattern, Probe, Template
 from muster_kernel.quantities import parse_bytes, parse_milli_cpu
 
 CLEANED: Final = frozenset({workload_pb2.CLEAN_POD_POLICY_ALL, workload_pb2.CLEAN_POD_POLICY_RUNNING})
-LAUNCHED: Final = frozenset({workload_pb2.FRAMEWORK_MPI, workload_pb2.FRAMEWORK_COLOSSALAI})
+_FRAMEWORKS: Final = {
+    workload_pb2.FRAMEWORK_PYTORCH: Framework.PYTORCH,
+    workload_pb2.FRAMEWORK_TF: Framework.TF,
+    workload_pb2.FRAMEWORK_XGBOOST: Framework.XGBOOST,
+    workload_pb2.FRAMEWORK_JAX: Framework.JAX,
+    workload_pb2.FRAMEWORK_MPI: Framework.MPI,
+    workload_pb2.FRAMEWORK_COLOSSALAI: Framework.COLOSSALAI,
+}
+_WITH_LAUNCHER: Final = frozenset({Framework.MPI, Framework.COLOSSALAI})
 
 
 def pattern(spec: workload_pb2.WorkloadSpec) -> Pattern:
@@ -24,7 +32,7 @@ def pattern(spec: workload_pb2.WorkloadSpec) -> Pattern:
     if spec.kind == options_pb2.KIND_INFERENCE:
         return Pattern.SERVICE
     if spec.kind == options_pb2.KIND_DISTRIBUTED:
-        return Pattern.MPI if spec.framework in LAUNCHED else Pattern.TORCH
+        return Pattern.MPI if framework(spec) in _WITH_LAUNCHER else Pattern.GANG
     if spec.kind == options_pb2.KIND_TRAINING and spec.completions > 1:
         return Pattern.TRIALS
     if spec.kind in {options_pb2.KIND_TRAINING, options_pb2.KIND_WORKSPACE}:
@@ -32,9 +40,13 @@ def pattern(spec: workload_pb2.WorkloadSpec) -> Pattern:
     raise ValueError(f"this agent does not know how to run a workload of kind {spec.kind}")
 
 
-def launched(spec: workload_pb2.WorkloadSpec) -> bool:
-    """Whether a launcher starts torchrun on the workers, in place of mpirun."""
-    return spec.framework == workload_pb2.FRAMEWORK_COLOSSALAI
+def framework(spec: workload_pb2.WorkloadSpec) -> Framework:
+    """How its replicas find each other: as with PyTorch where it says nothing of it."""
+    if not spec.framework:
+        return Framework.PYTORCH
+    if spec.framework not in _FRAMEWORKS:
+        raise ValueError(f"this agent does not know how to run a gang of framework {spec.framework}")
+    return _FRAMEWORKS[spec.framework]
 
 
 def template(spec: workload_pb2.WorkloadSpec, *, containers: bool) -> Template:

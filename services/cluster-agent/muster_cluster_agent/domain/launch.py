@@ -13,20 +13,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from muster_cluster_agent.domain import rendezvous
 from muster_cluster_agent.domain.environment import identity
 from muster_cluster_agent.domain.model import Share, Slice
-from muster_cluster_agent.domain.plan import MpiLauncher, MpiWorker, Plain, ReplicaPlan, TorchLauncher, Torchrun
+from muster_cluster_agent.domain.plan import (
+    MpiLauncher,
+    MpiWorker,
+    Peer,
+    Plain,
+    ReplicaPlan,
+    TorchLauncher,
+    Torchrun,
+)
+from muster_cluster_agent.domain.rendezvous import Meeting
 from muster_kernel.words import expand
 
 LOOPBACK: Final = "127.0.0.1"
-_JOIN_SECONDS: Final = 600
-_LAST_CALL_SECONDS: Final = 3  # how long members wait for more of them once there are enough
-_RESTARTS_IN_PLACE: Final = 3
+_ON_LOOPBACK: Final = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where things are on this machine. ports: container port -> the port that this replica was given."""
+    """Where things are on this machine.
+
+    meeting_ports: those at which the members of its gang find each other. ports: container port -> the port that this
+    replica was given.
+    """
 
     folder: str
     cwd: str
@@ -35,7 +47,7 @@ class Places:
     tools: str  # a folder with agent-rsh, put on the launcher's PATH
     base_env: tuple[tuple[str, str], ...]
     work_env: tuple[tuple[str, str], ...] = ()  # its folders; the user does not set these
-    master_port: int = 0
+    meeting_ports: tuple[int, ...] = ()
     ports: dict[int, int] = field(default_factory=dict)
     mpi_prefix: str = ""
     torch_python: str = ""
@@ -120,10 +132,11 @@ def _ports(places: Places) -> dict[str, str]:
 
 def _launch(plan: ReplicaPlan, places: Places) -> tuple[tuple[str, ...], dict[str, str]]:
     launch = plan.launch
-    if isinstance(launch, Plain):
-        return launch.argv, _meeting(launch.rank, launch.world, places) if launch.world > 1 else {}
+    if isinstance(launch, Plain | Peer):
+        env = rendezvous.variables(plan, _meeting(plan, places))
+        return launch.argv, {**env, **_ON_LOOPBACK} if env else {}
     if isinstance(launch, Torchrun):
-        return _torchrun(launch, places)
+        return _torchrun(launch, plan, places)
     if isinstance(launch, MpiWorker):
         daemon = (places.python, "-I", "-S", f"{places.shims}/execd.py", f"{places.folder}/exec.sock")
         return daemon, _mpi_common(places)
@@ -132,61 +145,24 @@ def _launch(plan: ReplicaPlan, places: Places) -> tuple[tuple[str, ...], dict[st
     return _mpirun(launch, places)
 
 
-def _meeting(rank: int, world: int, places: Places) -> dict[str, str]:
-    """For a gang whose command finds its peers by itself: the names that torch's env:// rendezvous reads."""
-    return {
-        "MASTER_ADDR": LOOPBACK,
-        "MASTER_PORT": str(places.master_port),
-        "WORLD_SIZE": str(world),
-        "RANK": str(rank),
-        "GLOO_SOCKET_IFNAME": "lo",
-        "OMP_NUM_THREADS": "1",
-    }
+def _meeting(plan: ReplicaPlan, places: Places) -> Meeting:
+    """All members have the one address of this machine, so that each that listens has a port of its own."""
+    ports = places.meeting_ports
+    ranks = range(max(1, len(plan.members)))
+    return Meeting(places.gang, tuple((LOOPBACK, ports[min(rank, len(ports) - 1)]) for rank in ranks) if ports else ())
 
 
-def _torchrun(launch: Torchrun, places: Places) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Its rendezvous, the restarts that it may do by itself, and where its end is written down."""
+def _torchrun(launch: Torchrun, plan: ReplicaPlan, places: Places) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Its rendezvous, and where its end is written down."""
     env = {
-        **(_growing(launch, places) if launch.most else _fixed(launch, places)),
-        "PET_NPROC_PER_NODE": str(launch.processes),
-        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
-        "GLOO_SOCKET_IFNAME": "lo",
-        "OMP_NUM_THREADS": "1",
+        **rendezvous.torchrun(launch, _meeting(plan, places)),
+        **_ON_LOOPBACK,
         "MUSTER_RECORD": f"{places.folder}/record.json",
     }
-    python = _python_beside(launch.python) or places.torch_python or places.python
+    if launch.most:
+        env["PET_LOCAL_ADDR"] = LOOPBACK
+    python = launch.python or places.torch_python or places.python
     return (python, f"{places.shims}/trun.py", *launch.argv), env
-
-
-def _fixed(launch: Torchrun, places: Places) -> dict[str, str]:
-    """Static, at rank 0. Restarts in place are off: the gang restarts as a whole (replicas.md 0.9)."""
-    port = str(places.master_port)
-    return {
-        "PET_NNODES": str(launch.nodes),
-        "PET_NODE_RANK": str(launch.rank),
-        "PET_MASTER_ADDR": LOOPBACK,
-        "PET_MASTER_PORT": port,
-        "PET_MAX_RESTARTS": "0",
-        "MASTER_ADDR": LOOPBACK,
-        "MASTER_PORT": port,
-    }
-
-
-def _growing(launch: Torchrun, places: Places) -> dict[str, str]:
-    """At a store that rank 0 keeps, where others join and leave. Whoever stays starts its processes anew with them.
-
-    A member that leaves fails the processes of the others: torchrun takes that for a restart, so it is given some.
-    """
-    keeps = "true" if launch.rank == 0 else "false"
-    return {
-        "PET_NNODES": f"{launch.nodes}:{launch.most}",
-        "PET_RDZV_BACKEND": "c10d",
-        "PET_RDZV_ENDPOINT": f"{LOOPBACK}:{places.master_port}",
-        "PET_RDZV_ID": places.gang,
-        "PET_RDZV_CONF": f"is_host={keeps},join_timeout={_JOIN_SECONDS},last_call_timeout={_LAST_CALL_SECONDS}",
-        "PET_LOCAL_ADDR": LOOPBACK,
-        "PET_MAX_RESTARTS": str(_RESTARTS_IN_PLACE),
-    }
 
 
 def calls(launch: TorchLauncher, plan: ReplicaPlan, places: Places, env: Mapping[str, str]) -> list[dict[str, object]]:
@@ -196,19 +172,11 @@ def calls(launch: TorchLauncher, plan: ReplicaPlan, places: Places, env: Mapping
     """
     found: list[dict[str, object]] = []
     for host, torch in launch.calls:
-        argv, settings = _torchrun(torch, places)
+        argv, settings = _torchrun(torch, plan, places)
         del settings["MUSTER_RECORD"]  # one file for all workers would be whoever ended last
         line = f"cd {shlex.quote(places.cwd)} && exec {shlex.join(expand(word, env) for word in argv)}"
         found.append({"host": host, "command": line, "env": {**dict(plan.env), **settings}})
     return found
-
-
-def _python_beside(program: str) -> str:
-    """The interpreter that a user's own path to torchrun or python means; empty: whichever the machine has."""
-    folder, _, name = program.rpartition("/")
-    if name.startswith("python"):
-        return program
-    return f"{folder}/python" if folder else ""
 
 
 def _mpirun(launch: MpiLauncher, places: Places) -> tuple[tuple[str, ...], dict[str, str]]:

@@ -23,9 +23,20 @@ class Pattern(StrEnum):
 
     SINGLE = "single"
     TRIALS = "trials"
-    TORCH = "torch"
+    GANG = "gang"
     MPI = "mpi"
     SERVICE = "service"
+
+
+class Framework(StrEnum):
+    """How the replicas of a gang find each other; the values are the language's words for jobType."""
+
+    PYTORCH = "PyTorch"
+    TF = "TF"
+    XGBOOST = "XGBoost"
+    JAX = "JAX"
+    MPI = "MPI"
+    COLOSSALAI = "ColossalAI"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +117,7 @@ class Revision:
     master: Template | None = None
     slots_per_worker: int = 1
     processes: int = 0
-    launched: bool = False  # a launcher starts torchrun on the workers (ColossalAI)
+    framework: Framework = Framework.PYTORCH  # of a gang
     # Whoever still runs when the deciding replica has succeeded is stopped at once (cleanPodPolicy All and Running).
     cleaned: bool = False
     without_effect: str = ""  # a sentence about what the spec sets and has no effect here

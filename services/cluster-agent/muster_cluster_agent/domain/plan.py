@@ -12,7 +12,17 @@ from typing import Final
 
 from muster_cluster_agent.domain.budgets import Limits
 from muster_cluster_agent.domain.container import Container
-from muster_cluster_agent.domain.model import Assignment, Pattern, Probe, ReplicaKey, Revision, Run, Share, Template
+from muster_cluster_agent.domain.model import (
+    Assignment,
+    Framework,
+    Pattern,
+    Probe,
+    ReplicaKey,
+    Revision,
+    Run,
+    Share,
+    Template,
+)
 from muster_kernel import ids
 from muster_kernel.torchrun import torchrun_of
 from muster_kernel.words import split
@@ -31,15 +41,19 @@ class InvalidProbe(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """The user's command as it stands.
-
-    world > 1: one of several that meet at a common address. entry_point: the words are arguments to the image's own
-    entry point.
-    """
+    """The user's command as it stands. entry_point: the words are arguments to the image's own entry point."""
 
     argv: tuple[str, ...]
-    rank: int = 0
-    world: int = 1
+    entry_point: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """The user's command as one of a gang: its framework finds the others by the variables that it is given."""
+
+    argv: tuple[str, ...]
+    rank: int
+    framework: Framework
     entry_point: bool = False
 
 
@@ -47,8 +61,8 @@ class Plain:
 class Torchrun:
     """torchrun through the wrapper that keeps the true exit code.
 
-    `argv`: torchrun's own arguments; `python`: whose torch. `most`: to how many nodes it may grow, from `nodes` on;
-    0: it does not.
+    `argv`: torchrun's own arguments; `python`: the interpreter whose torch it is, empty: the back end's own. `most`: to
+    how many nodes it may grow, from `nodes` on; 0: it does not.
     """
 
     argv: tuple[str, ...]
@@ -83,12 +97,15 @@ class TorchLauncher:
     calls: tuple[tuple[str, Torchrun], ...]  # the worker's name, and what it runs
 
 
-Launch = Plain | Torchrun | MpiWorker | MpiLauncher | TorchLauncher
+Launch = Plain | Peer | Torchrun | MpiWorker | MpiLauncher | TorchLauncher
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaPlan(ReplicaKey):
-    """One replica as it should be. `gang`: the base name of its run, shared by all replicas that meet each other."""
+    """One replica as it should be. `gang`: the base name of its run, shared by all replicas that meet each other.
+
+    members: role and index of each replica of a gang, in the order of their ranks; empty where it is no gang.
+    """
 
     gang: str
     project: str
@@ -106,6 +123,7 @@ class ReplicaPlan(ReplicaKey):
     limits: Limits = field(default_factory=Limits)
     container: Container | None = None
     namespace: str = ""  # of its project, on back ends that have namespaces
+    members: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +141,9 @@ def replica_plans(assignment: Assignment, revision: Revision) -> tuple[ReplicaPl
     """The replicas of a revision, launchers last. Raises InvalidCommand."""
     members = _members(assignment.workload_id, revision)
     workers = [member for member in members if member.run.role not in LAUNCHERS]
-    return tuple(_plan(assignment, revision, member, workers, len(members)) for member in members)
+    gang = revision.pattern in {Pattern.GANG, Pattern.MPI}
+    ranks = tuple((member.run.role, member.index) for member in members) if gang else ()
+    return tuple(_plan(assignment, revision, member, workers, ranks) for member in members)
 
 
 def _members(workload_id: str, revision: Revision) -> list[_Member]:
@@ -146,7 +166,11 @@ def _rank_order(pattern: Pattern, role: str) -> int:
 
 
 def _plan(
-    assignment: Assignment, revision: Revision, member: _Member, workers: list[_Member], world: int
+    assignment: Assignment,
+    revision: Revision,
+    member: _Member,
+    workers: list[_Member],
+    ranks: tuple[tuple[str, int], ...],
 ) -> ReplicaPlan:
     template = template_of(revision, member.run.role)
     launching = revision.pattern is Pattern.MPI and member.run.role in LAUNCHERS
@@ -163,7 +187,7 @@ def _plan(
         k=member.run.k,
         node=member.run.node,
         pattern=revision.pattern,
-        launch=_launch(revision, member, workers, world),
+        launch=_launch(revision, member, workers, len(ranks)),
         env=template.env,
         working_dir=template.working_dir,
         ports=template.ports,
@@ -175,6 +199,7 @@ def _plan(
         limits=template.limits,
         container=template.container,
         namespace=assignment.namespace,
+        members=ranks,
     )
 
 
@@ -187,7 +212,7 @@ def _launch(revision: Revision, member: _Member, workers: list[_Member], world: 
     template = template_of(revision, member.run.role)
     if revision.pattern is Pattern.MPI and member.run.role not in LAUNCHERS:
         return MpiWorker(slots=revision.slots_per_worker)
-    if revision.launched:
+    if revision.framework is Framework.COLOSSALAI:
         return _torch_launcher(revision, workers)
     argv = words(template)
     entry_point = template.container is not None and not template.command
@@ -195,13 +220,14 @@ def _launch(revision: Revision, member: _Member, workers: list[_Member], world: 
         if entry_point:
             raise InvalidCommand("there is no command: mpirun starts the ranks' own command; set `command`")
         return _mpi_launcher(revision, argv, workers)
-    if revision.pattern is Pattern.TORCH:
-        torch = None if entry_point else _torchrun(argv, member, world)
+    if revision.pattern is Pattern.GANG:
+        torchrun = revision.framework is Framework.PYTORCH and not entry_point
+        torch = _torchrun(argv, member, world) if torchrun else None
         if torch is not None and revision.most:
             masters = world - len(workers)
             return replace(torch, nodes=masters + revision.least, most=masters + revision.most)
-        return torch if torch is not None else Plain(argv, member.rank, world, entry_point)
-    return Plain(argv, entry_point=entry_point)
+        return torch if torch is not None else Peer(argv, member.rank, revision.framework, entry_point)
+    return Plain(argv, entry_point)
 
 
 def words(template: Template) -> tuple[str, ...]:
@@ -233,7 +259,17 @@ def _torchrun(argv: tuple[str, ...], member: _Member, world: int) -> Torchrun | 
     if torch is None:
         return None
     devices = len([share for share in member.shares if share.whole]) or member.run.anonymous
-    return Torchrun(torch.arguments, member.rank, nodes=world, processes=max(1, devices), python=torch.python)
+    return Torchrun(
+        torch.arguments, member.rank, nodes=world, processes=max(1, devices), python=_python_beside(torch.python)
+    )
+
+
+def _python_beside(program: str) -> str:
+    """The interpreter that a user's own path to torchrun or python means; empty: the back end's own."""
+    folder, _, name = program.rpartition("/")
+    if name.startswith("python"):
+        return program
+    return f"{folder}/python" if folder else ""
 
 
 def _torch_launcher(revision: Revision, workers: list[_Member]) -> TorchLauncher:

@@ -1,6 +1,6 @@
 """Turns a plan into the spec that its supervisor reads: ports, paths, environment.
 
-Used by the local back end. Holds: replicas of one gang meet at one port, which the first of them is given.
+Used by the local back end. Holds: replicas of one gang meet at the same ports, which the first of them is given.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ from muster_cluster_agent.adapters.local.replicas import CALLS, EXEC_SOCKET, Rep
 from muster_cluster_agent.adapters.local.service_ports import ServicePorts
 from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.adapters.local.workdirs import Folders, Workdirs
-from muster_cluster_agent.domain import launch, usage
+from muster_cluster_agent.domain import launch, rendezvous, usage
 from muster_cluster_agent.domain.budgets import budget_of
 from muster_cluster_agent.domain.confinement import Root, below, roots_of
-from muster_cluster_agent.domain.model import Pattern
-from muster_cluster_agent.domain.plan import MpiLauncher, ReplicaPlan, TorchLauncher, Torchrun
+from muster_cluster_agent.domain.plan import MpiLauncher, ReplicaPlan, TorchLauncher
 from muster_cluster_agent.errors import NotAllowed
 
 _TMP: Final = "/tmp"  # noqa: S108  what stands for it is the replica's own
@@ -77,8 +76,8 @@ class SpecWriter:
         confinement = self._confiner.of(plan.project, folders, account) if starts else None
         cwd = self._cwd(plan, folders, file) if starts else str(folders.work)
         ports = {container: self._ports.take() for container in plan.ports}
-        master = self._master_port(plan, others)
-        process = launch.process(plan, self._places(plan, folders, account, cwd, ports, master))
+        meeting = self._meeting_ports(plan, others)
+        process = launch.process(plan, self._places(plan, folders, account, cwd, ports, meeting))
         spec: dict[str, Any] = {
             "name": plan.name,
             "gang": plan.gang,
@@ -109,7 +108,7 @@ class SpecWriter:
             "confinement": confinement.as_spec() if confinement is not None else None,
             "grace": plan.grace,
             "ports": {str(container): port for container, port in ports.items()},
-            "master_port": master,
+            "meeting_ports": list(meeting),
             "log": {"folder": str(self._state.log(plan.name)), "budget": file.log_budget},
             "notify": str(self._state.socket),
         }
@@ -139,7 +138,7 @@ class SpecWriter:
             return {"hostfile": launch.hostfile(plan.launch), "hosts.json": json.dumps(hosts)}
         if isinstance(plan.launch, TorchLauncher):
             folders = self._workdirs.folders(plan.workload_id, plan.name)
-            places = self._places(plan, folders, None, str(spec["cwd"]), {}, int(spec["master_port"]))
+            places = self._places(plan, folders, None, str(spec["cwd"]), {}, tuple(spec["meeting_ports"]))
             asked = launch.calls(plan.launch, plan, places, spec["env"])
             return {CALLS: json.dumps([{**call, "socket": self._socket(plan, str(call["host"]))} for call in asked])}
         return {}
@@ -159,7 +158,13 @@ class SpecWriter:
             self._ports.give_back(port)
 
     def _places(
-        self, plan: ReplicaPlan, folders: Folders, account: Account | None, cwd: str, ports: dict[int, int], master: int
+        self,
+        plan: ReplicaPlan,
+        folders: Folders,
+        account: Account | None,
+        cwd: str,
+        ports: dict[int, int],
+        meeting: tuple[int, ...],
     ) -> launch.Places:
         return launch.Places(
             folder=str(folders.told),
@@ -173,7 +178,7 @@ class SpecWriter:
                 ("MUSTER_RUN_DIR", str(folders.run)),
                 ("MUSTER_WORKLOAD_DIR", str(folders.keep)),
             ),
-            master_port=master,
+            meeting_ports=meeting,
             ports=ports,
             mpi_prefix=self._machine.mpi_prefix,
             torch_python=self._machine.torch_python,
@@ -183,13 +188,12 @@ class SpecWriter:
             gang=plan.gang,
         )
 
-    def _master_port(self, plan: ReplicaPlan, others: Iterable[Replica]) -> int:
-        if plan.pattern is not Pattern.TORCH and not isinstance(plan.launch, Torchrun | TorchLauncher):
-            return 0
+    def _meeting_ports(self, plan: ReplicaPlan, others: Iterable[Replica]) -> tuple[int, ...]:
+        """The ports of its gang, which the first of its replicas is given."""
         for other in others:
-            if other.spec["gang"] == plan.gang and other.spec["master_port"]:
-                return int(other.spec["master_port"])
-        return self._ports.take()
+            if other.spec["gang"] == plan.gang and other.spec["meeting_ports"]:
+                return tuple(other.spec["meeting_ports"])
+        return tuple(self._ports.take() for _ in range(rendezvous.ports_of(plan)))
 
     def _probe(self, plan: ReplicaPlan, ports: dict[int, int]) -> dict[str, Any] | None:
         if plan.probe is None:
@@ -258,5 +262,4 @@ def _own_env(folders: Folders, account: Account | None) -> tuple[tuple[str, str]
 
 def _ports_of(spec: dict[str, Any]) -> list[int]:
     """The ports that are its run's own. The workload's address is kept apart, for the workload's life."""
-    ports = [*spec.get("ports", {}).values(), spec.get("master_port", 0)]
-    return [int(port) for port in ports if port]
+    return [int(port) for port in (*spec.get("ports", {}).values(), *spec.get("meeting_ports", ()))]

@@ -31,8 +31,7 @@ LOCAL: Final = Support(
     ),
     # Code and data that would not be there, and what a cluster has to have.
     refused=frozenset({"git_sync", "jupyter", "s3", "tensorboard"}),
-    # Gangs of these frameworks find each other by settings of their own (TF_CONFIG and the like), which no part of this
-    # back end makes. A command that misses its credential fails somewhere in the middle.
-    refused_values=("environment=SECRET", "jobType=JAX", "jobType=TF", "jobType=XGBoost", "notebookToken=SECRET"),
+    # A command that misses its credential fails somewhere in the middle.
+    refused_values=("environment=SECRET", "notebookToken=SECRET"),
     because="the local back end runs commands on the machine itself",
 )
