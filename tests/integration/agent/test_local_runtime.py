@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from muster_cluster_agent import shims
 from muster_cluster_agent.adapters.local import journal, log_times, logfile, procfs, readiness
 from muster_cluster_agent.adapters.local.addresses import FIRST, LAST, Ports
 from muster_cluster_agent.adapters.local.backend import LocalBackend
@@ -30,7 +31,7 @@ from tests.support.agent_loops import assignment
 from tests.support.agents import workload_id
 from tests.support.waiting import eventually, eventually_now
 
-SHIMS = Path(readiness.__file__).parent / "shims"
+SHIMS = Path(shims.__file__).parent
 FILE = "cluster: c\nlog_budget: 64Ki\nnodes: [{name: n-0}]\n"
 
 
@@ -266,17 +267,6 @@ def test_a_torn_line_is_skipped_and_ended(tmp_path: Path) -> None:
     book.close()
     assert [line["event"] for line in journal.read(str(tmp_path))] == ["started", "gone"]
     assert journal.read(str(tmp_path / "nowhere")) == []
-
-
-def test_the_start_marker_proves_a_start_and_keeps_the_end(tmp_path: Path) -> None:
-    marker = [sys.executable, "-I", "-S", str(SHIMS / "started.py"), str(tmp_path / "m")]
-    assert subprocess.run([*marker, "sh", "-c", "exit 4"], check=False, timeout=60).returncode == 4
-    assert (tmp_path / "m" / "exit").read_text() == "4"
-    child = subprocess.Popen([*marker, "sleep", "1000"])
-    eventually_now((tmp_path / "m" / "started").exists, within=60)
-    eventually_now(lambda: bool(procfs.descendants(child.pid)), within=60)
-    child.terminate()
-    assert child.wait(timeout=60) == 143
 
 
 def test_a_command_runs_in_the_worker_that_it_was_sent_to(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from muster_cluster_agent import shims
 from muster_cluster_agent.adapters.local.state import replace_file
 
 _KEPT: Final = (
@@ -28,7 +29,7 @@ _KEPT: Final = (
     "VIRTUAL_ENV",
 )
 _MOST_LINKS: Final = 40
-_SHIMS: Final = Path(__file__).parent / "shims"
+_SHIMS: Final = Path(shims.__file__).parent
 
 
 @dataclass(frozen=True, slots=True)
