@@ -19,7 +19,10 @@ from typing import Any, Final
 from aiohttp import web
 
 Object = dict[str, Any]
-_KINDS: Final = {"pods", "configmaps", "nodes", "namespaces", "leases"}
+_KINDS: Final = frozenset(
+    {"pods", "configmaps", "nodes", "namespaces", "leases"}
+    | {"services", "secrets", "poddisruptionbudgets", "networkpolicies"}
+)
 _HISTORY: Final = 5_000
 
 

@@ -101,10 +101,11 @@ class Loop:
             assert self.of_ours() == []
 
     def of_ours(self) -> list[str]:
-        """Every object that carries Muster's label, but the agent's own."""
+        """Every object that carries Muster's label, but the agent's own and the programs of namespaces."""
         found = [item for kind in self.server.objects.values() for item in kind.values()]
         labelled = [item for item in found if (item["metadata"].get("labels") or {}).get(marks.MANAGED_BY)]
-        return sorted(item["metadata"]["name"] for item in labelled)
+        names = [str(item["metadata"]["name"]) for item in labelled]
+        return sorted(name for name in names if not name.startswith("muster-programs-"))
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from muster_cluster_agent.ports import StatusReport
 from tests.support.fake_api_server import Fault
 from tests.support.fake_kubelet import now
 from tests.support.kubernetes_backends import scene
-from tests.support.kubernetes_loops import assignment, loop, release
+from tests.support.kubernetes_loops import Loop, assignment, loop, release
 
 
 async def test_a_training_lives_and_leaves_nothing() -> None:
@@ -52,6 +52,31 @@ async def test_an_end_outlives_the_agent_and_its_pod() -> None:
             assert list(here.scene.kubelets.starts.values()) == [1]
             here.agent.take(release())
             await here.nothing_left()
+
+
+async def test_what_is_removed_is_written_down_once_for_many_and_told_of_no_more() -> None:
+    async with scene() as made:
+        async with loop(made) as here:
+            here.agent.take(assignment("sleep 1000", count=4))
+            await here.until(lambda: len(made.kubelets.starts) == 4)
+            await here.told_last("READY")
+            before = made.server.calls.get("PATCH", 0)
+            here.agent.take(assignment("sleep 1000", attempt=1))  # releases the first attempt
+            await here.until(lambda: len(made.kubelets.starts) == 5)
+            await here.until(lambda: [*_lines(here)] == ["{}"] * 4)
+            # Of four replicas: why they stop, and their finalizers; of all of them together: ends, and removals.
+            assert made.server.calls["PATCH"] - before <= 2 * 4 + 4
+        async with loop(made) as here:
+            here.agent.take(assignment("sleep 1000", attempt=1))
+            await here.told_last("READY")
+            assert {each.status.attempt for each in here.told.of(StatusReport) if isinstance(each, StatusReport)} == {1}
+
+
+def _lines(here: Loop) -> list[str]:
+    """The lines of the first attempt's root."""
+    roots = here.server.objects["configmaps"].values()
+    (first,) = [root for root in roots if root["metadata"]["name"].endswith("-g1-a0")]
+    return [*first.get("data", {}).values()]
 
 
 async def test_a_pod_that_others_delete_is_no_end_of_its_own() -> None:

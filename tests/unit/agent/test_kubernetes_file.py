@@ -98,7 +98,9 @@ def test_no_field_with_a_default_is_refused() -> None:
     assert set_by_default.isdisjoint(KUBERNETES.refused)
 
 
-def test_what_needs_more_than_a_pod_is_refused_before_placement() -> None:
+def test_what_needs_volumes_or_an_address_is_refused_before_placement() -> None:
     refused = set(KUBERNETES.refused_words)
-    assert {"kind=Distributed", "kind=Inference", "pvcs", "gitSync", "ports"} <= refused
-    assert {"image", "command", "gpu", "runAsUid"}.isdisjoint(refused | set(KUBERNETES.ignored_words))
+    assert {"kind=Inference", "pvcs", "gitSync", "ports"} <= refused
+    assert {"image", "command", "gpu", "runAsUid", "jobType", "masterSpec", "kind=Distributed"}.isdisjoint(
+        refused | set(KUBERNETES.ignored_words)
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from muster_cluster_agent.adapters import specs
 from muster_cluster_agent.domain.kubernetes import manifests, marks, refusals
 from muster_cluster_agent.domain.kubernetes.manifests import Style
 from muster_cluster_agent.domain.model import Assignment, Revision, Run
-from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan, Torchrun, replica_plans
+from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan, replica_plans
 from tests.support.kubernetes_pods import OWNER
 
 ID = "33333333-3333-4333-8333-333333333333"
@@ -29,7 +28,7 @@ def plan(gpus: int = 0, **fields: Any) -> ReplicaPlan:
 
 
 def made(style: Style | None = None, gpus: int = 0, **fields: Any) -> dict[str, Any]:
-    return manifests.pod(OWNER, plan(gpus, **fields), "runai-p", style or Style(), "root-uid")
+    return manifests.pod(OWNER, plan(gpus, **fields), style or Style(), "root-uid")
 
 
 def main_of(pod: dict[str, Any]) -> dict[str, Any]:
@@ -154,19 +153,13 @@ def test_a_cluster_says_what_every_pod_has() -> None:
     assert keys == ["gpu", "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
 
 
-def test_a_launch_that_is_not_made_here_is_refused() -> None:
-    torch = replace(plan(image="x"), launch=Torchrun(("x.py",), 0, 1, 1))
-    with pytest.raises(InvalidCommand, match="does not start Torchrun yet"):
-        manifests.pod(OWNER, torch, "runai-p", Style(), "u")
-
-
 def test_a_pod_without_an_image_is_refused() -> None:
     with pytest.raises(InvalidCommand, match="names no image"):
         made(command="true")
 
 
 def test_the_digest_tells_specs_apart_and_not_roots() -> None:
-    first, again = made(image="x"), manifests.pod(OWNER, plan(image="x"), "runai-p", Style(), "another-root")
+    first, again = made(image="x"), manifests.pod(OWNER, plan(image="x"), Style(), "another-root")
     assert first["metadata"]["annotations"][marks.SPEC] == again["metadata"]["annotations"][marks.SPEC]
     assert first["metadata"]["annotations"][marks.SPEC] != made(image="y")["metadata"]["annotations"][marks.SPEC]
 

@@ -29,5 +29,13 @@ def test_references_become_values_and_nothing_else_does() -> None:
     assert is_sealed(sealed)
     assert opened(sealed, {"other": "x"}) is None
     assert opened(sealed, {REFERENCE: "tok", "not": "x"}) == replace(
-        plan, env=(("A", "tok"), ("B", f"not {REFERENCE}"))
+        plan, env=(("B", f"not {REFERENCE}"),), credentials=(("A", "tok"),)
     )
+
+
+def test_what_is_said_last_of_a_name_counts() -> None:
+    wanted = assignment(1)
+    (plan,) = replica_plans(wanted, wanted.newest)
+    made = opened(replace(plan, env=(("A", REFERENCE), ("A", "plain"))), {})
+    assert made is not None
+    assert (made.env, made.credentials) == ((("A", "plain"),), ())

@@ -72,6 +72,7 @@ def process(plan: ReplicaPlan, places: Places) -> Process:
         **dict(places.base_env),
         "NCCL_HOSTID": plan.name,  # replicas meet over TCP: the sockets that NCCL uses within one host are confined
         **dict(plan.env),
+        **dict(plan.credentials),
         **identity(plan),
         **dict(places.work_env),
         **_devices(plan),
@@ -175,7 +176,7 @@ def calls(launch: TorchLauncher, plan: ReplicaPlan, places: Places, env: Mapping
         argv, settings = _torchrun(torch, plan, places)
         del settings["MUSTER_RECORD"]  # one file for all workers would be whoever ended last
         line = f"cd {shlex.quote(places.cwd)} && exec {shlex.join(expand(word, env) for word in argv)}"
-        found.append({"host": host, "command": line, "env": {**dict(plan.env), **settings}})
+        found.append({"host": host, "command": line, "env": {**dict(plan.env), **dict(plan.credentials), **settings}})
     return found
 
 

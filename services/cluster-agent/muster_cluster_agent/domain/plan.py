@@ -24,6 +24,7 @@ from muster_cluster_agent.domain.model import (
     Template,
 )
 from muster_kernel import ids
+from muster_kernel.sealed import SEALED
 from muster_kernel.torchrun import torchrun_of
 from muster_kernel.words import split
 
@@ -105,6 +106,8 @@ class ReplicaPlan(ReplicaKey):
     """One replica as it should be. `gang`: the base name of its run, shared by all replicas that meet each other.
 
     members: role and index of each replica of a gang, in the order of their ranks; empty where it is no gang.
+    credentials: variables whose values no description of the replica may show. sealed_roles: the roles of its revision
+    that have any.
     """
 
     gang: str
@@ -124,6 +127,8 @@ class ReplicaPlan(ReplicaKey):
     container: Container | None = None
     namespace: str = ""  # of its project, on back ends that have namespaces
     members: tuple[tuple[str, int], ...] = ()
+    credentials: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    sealed_roles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +148,12 @@ def replica_plans(assignment: Assignment, revision: Revision) -> tuple[ReplicaPl
     workers = [member for member in members if member.run.role not in LAUNCHERS]
     gang = revision.pattern in {Pattern.GANG, Pattern.MPI}
     ranks = tuple((member.run.role, member.index) for member in members) if gang else ()
-    return tuple(_plan(assignment, revision, member, workers, ranks) for member in members)
+    roles = sorted({member.run.role for member in members})
+    sealed = tuple(role for role in roles if _is_sealed(template_of(revision, role)))
+    return tuple(
+        replace(_plan(assignment, revision, member, workers, len(ranks)), members=ranks, sealed_roles=sealed)
+        for member in members
+    )
 
 
 def _members(workload_id: str, revision: Revision) -> list[_Member]:
@@ -166,11 +176,7 @@ def _rank_order(pattern: Pattern, role: str) -> int:
 
 
 def _plan(
-    assignment: Assignment,
-    revision: Revision,
-    member: _Member,
-    workers: list[_Member],
-    ranks: tuple[tuple[str, int], ...],
+    assignment: Assignment, revision: Revision, member: _Member, workers: list[_Member], world: int
 ) -> ReplicaPlan:
     template = template_of(revision, member.run.role)
     launching = revision.pattern is Pattern.MPI and member.run.role in LAUNCHERS
@@ -187,7 +193,7 @@ def _plan(
         k=member.run.k,
         node=member.run.node,
         pattern=revision.pattern,
-        launch=_launch(revision, member, workers, len(ranks)),
+        launch=_launch(revision, member, workers, world),
         env=template.env,
         working_dir=template.working_dir,
         ports=template.ports,
@@ -199,8 +205,11 @@ def _plan(
         limits=template.limits,
         container=template.container,
         namespace=assignment.namespace,
-        members=ranks,
     )
+
+
+def _is_sealed(template: Template) -> bool:
+    return any(value.startswith(SEALED) for _, value in template.env)
 
 
 def template_of(revision: Revision, role: str) -> Template:

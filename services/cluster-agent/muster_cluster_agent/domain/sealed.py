@@ -1,4 +1,4 @@
-"""Credentials in a plan: sealed until its replica is made, and then in its environment alone.
+"""Credentials in a plan: sealed until its replica is made, and then apart from its other variables.
 
 Called by the agent's loop before it asks the back end for a replica. Pure. Holds: a plan in which a reference has no
 value is not started, since the text of the reference would be taken for the credential.
@@ -19,7 +19,13 @@ def is_sealed(plan: ReplicaPlan) -> bool:
 
 
 def opened(plan: ReplicaPlan, values: Mapping[str, str]) -> ReplicaPlan | None:
-    """The plan with the credentials in place of their references; None where one of them is missing."""
-    if any(value.startswith(SEALED) and value not in values for _, value in plan.env):
+    """The plan with its credentials beside its other variables; None where the value of one is missing."""
+    said = dict(plan.env)
+    sealed = {name: value for name, value in said.items() if value.startswith(SEALED)}
+    if not values.keys() >= {*sealed.values()}:
         return None
-    return replace(plan, env=tuple((name, values.get(value, value)) for name, value in plan.env))
+    return replace(
+        plan,
+        env=tuple((name, value) for name, value in said.items() if name not in sealed),
+        credentials=tuple((name, values[reference]) for name, reference in sealed.items()),
+    )

@@ -52,9 +52,16 @@ def record(content: dict[str, Any]) -> None:
     if len(text) > _LARGEST_RECORD:
         text = json.dumps({key: value for key, value in content.items() if key != "all"})
     draft = f"{path}.new"
-    with open(draft, "w", encoding="utf-8") as file:
+    try:
+        _write(draft, text)
+        os.replace(draft, path)
+    except OSError:  # a pod's termination message is a mounted file, which is written in its place
+        _write(path, text)
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8") as file:
         file.write(text)
-    os.replace(draft, path)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from muster_cluster_agent.domain.actions import (
 )
 from muster_cluster_agent.domain.kubernetes import ends, manifests, marks, refusals
 from muster_cluster_agent.domain.kubernetes.marks import Owner
+from muster_cluster_agent.domain.kubernetes.names import base_of
 from muster_cluster_agent.domain.kubernetes.observing import StopRequest, is_refused
 from muster_cluster_agent.domain.kubernetes.pods import Pod
 from muster_cluster_agent.domain.kubernetes.roots import Root
@@ -103,8 +104,8 @@ class Acting:
             wrong = await self._prerequisites.namespace(plan)
             if wrong is not None:
                 return wrong
-            root_uid = await self._prerequisites.root(plan)
-            body = manifests.pod(self._owner, plan, plan.namespace, self._style, root_uid)
+            root_uid = await self._prerequisites.prepare(plan)
+            body = manifests.pod(self._owner, plan, self._style, root_uid)
             self._unseen[plan.name] = UnseenPod(plan, time.monotonic())  # until it is known whether the pod is there
             answer = await self._pod(plan, body)
         except InvalidCommand as error:
@@ -256,18 +257,12 @@ class Acting:
         if gone is None:
             here = pod is not None and action.name not in self._cache.ends
             return Answer(Outcome.REFUSED, f"{action.name} is not gone") if here else ALREADY
-        try:
-            if pod is not None:
+        if pod is not None:
+            try:
                 await self._delete(pod)
-            root = next((each for each in self._cache.roots_of(gone.workload_id) if action.name in each.lines), None)
-            if root is None:  # its namespace takes no lines: it is known here alone
-                self._cache.take_lines(gone.workload_id, {action.name: ends.REMOVED})
-            else:
-                await self._recorder.put_lines(
-                    root.namespace, manifests.base_of(gone), gone, {action.name: ends.REMOVED}
-                )
-        except BackendError as error:
-            return Answer(Outcome.UNKNOWN, str(error))
+            except BackendError as error:
+                return Answer(Outcome.UNKNOWN, str(error))
+        self._recorder.remove(gone)
         return DONE
 
     async def close_runs(self, workload_id: str, run: RunKey) -> None:
@@ -275,6 +270,7 @@ class Acting:
         over = [root for root in self._cache.roots_of(workload_id) if root.run <= run]
         if any(replica.key <= run for replica in (*self._cache.of(workload_id), *self.unseen(workload_id))):
             raise BackendError(f"a replica of {workload_id} up to run {marks.run_text(run)} is not removed yet")
+        self._recorder.forget(workload_id, run)
         # Shards first: a root that stands says that the run may have more to clear away.
         for root in sorted(over, key=lambda each: (each.run, -each.shard)):
             await self._take_away(root)
@@ -376,6 +372,7 @@ class Acting:
                 raise
 
     async def _take_away(self, root: Root) -> None:
+        await self._prerequisites.take_away(root)
         path = f"/api/v1/namespaces/{root.namespace}/configmaps/{root.name}"
         try:
             if marks.ROOT in root.finalizers:
@@ -390,7 +387,7 @@ class Acting:
 def _base(pod: Pod) -> str:
     if pod.replica is None:
         raise ValueError(f"pod {pod.key} is no replica")
-    return manifests.base_of(pod.replica)
+    return base_of(pod.replica)
 
 
 def _spec_of(metadata: manifests.Manifest) -> str:

@@ -46,7 +46,7 @@ class Cache:
         self.pods = Follower(client, Kind("pods", "/api/v1/pods"), lambda raw: pod_of(raw, owner), self._pod_changed)
         self.roots = Follower(
             client,
-            Kind("configmaps", "/api/v1/configmaps", f"{marks.SELECTOR},{marks.ORIGIN}={owner.origin}"),
+            Kind("configmaps", "/api/v1/configmaps", f"{marks.SELECTOR},{marks.ORIGIN}={owner.origin},{marks.SHARD}"),
             lambda raw: root_of(raw, owner),
             self._root_changed,
         )
@@ -58,6 +58,8 @@ class Cache:
         """Muster's own pods by the replica's name."""
         self.ends: dict[str, Observed | None] = {}
         """Replicas that are GONE by name; None: removed."""
+        self.removing: set[str] = set()
+        """Replicas that are removed and whose lines do not say so yet."""
         self.pod_listeners: list[Callable[[Pod], None]] = []
         """Called with each pod of Muster's own that is new or has changed."""
         self.vanished: dict[str, float] = {}
@@ -262,16 +264,25 @@ class Cache:
         """Ends that are written down in the cluster. A line that cannot be read is one in the log."""
         for name, line in lines.items():
             try:
-                self.ends[name] = ends.replica_of(name, line)
+                end = ends.replica_of(name, line)
             except (ValueError, KeyError, TypeError) as error:
                 _log.warning("the end of a replica cannot be read", replica=name, error=repr(error))
                 continue
+            if end is None:
+                self.removing.discard(name)
+            self.ends[name] = None if name in self.removing else end
             self._ends_of[workload_id].add(name)
             for hear in self.end_listeners:
                 hear(name)
 
+    def remove_end(self, name: str) -> None:
+        """A replica that is GONE is removed: its name stays used up. Its line says so later."""
+        self.removing.add(name)
+        self.ends[name] = None
+
     def _forget_end(self, workload_id: str, name: str) -> None:
         """The line about a replica has gone. Its pod, which may be seen to go later, must not look alive until then."""
+        self.removing.discard(name)
         if name in self.by_name:
             self.ends[name] = None
             self._ends_without_line.add(name)

@@ -16,13 +16,13 @@ from muster_chassis.backoff import Backoff
 from muster_cluster_agent.adapters.kubernetes.cache import Cache
 from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client
 from muster_cluster_agent.domain.kubernetes import ends, marks
-from muster_cluster_agent.domain.kubernetes.manifests import Manifest, shard_name
+from muster_cluster_agent.domain.kubernetes.manifests import Manifest
 from muster_cluster_agent.domain.kubernetes.marks import Owner
+from muster_cluster_agent.domain.kubernetes.names import base_of, shard_name
 from muster_cluster_agent.domain.kubernetes.pods import Pod
 from muster_cluster_agent.domain.kubernetes.roots import Root
-from muster_cluster_agent.domain.model import Observed
+from muster_cluster_agent.domain.model import Observed, RunKey
 from muster_cluster_agent.errors import BackendError
-from muster_kernel import ids
 
 GATHER_SECONDS: Final = 0.1
 _NOT_FOUND: Final = 404
@@ -40,6 +40,7 @@ class Recorder:
         self._cache = cache
         self._owner = owner
         self._due: dict[str, tuple[str, Observed]] = {}  # by the replica's name: its namespace, and how it ended
+        self._removed: dict[str, Observed] = {}  # by its name
         self._held: set[str] = set()  # replicas whose end is written and whose pods still have the finalizer
         self._wake = asyncio.Event()
         cache.end_listeners.append(self._seen)
@@ -48,12 +49,26 @@ class Recorder:
         """A line that is in the cluster is not written again where its answer was lost: its run may be over by then."""
         if self._due.pop(name, None) is not None:
             self.release_finalizer(name)
+        elif name in self._removed:
+            self._wake.set()
 
     def record(self, namespace: str, replica: Observed) -> None:
         """Writes the end of a replica down soon; the first end of a name counts."""
         if replica.name not in self._due and replica.name not in self._cache.ends:
             self._due[replica.name] = (namespace, replica)
             self._wake.set()
+
+    def remove(self, replica: Observed) -> None:
+        """Writes soon that a replica is removed, so that an agent that follows does not tell of it again."""
+        self._cache.remove_end(replica.name)
+        self._removed[replica.name] = replica
+        self._wake.set()
+
+    def forget(self, workload_id: str, run: RunKey) -> None:
+        """Lines about removed replicas of runs up to this one are not needed any more: their roots go."""
+        for name, gone in [*self._removed.items()]:
+            if gone.workload_id == workload_id and gone.key <= run:
+                del self._removed[name]
 
     def release_finalizer(self, name: str) -> None:
         """Takes the finalizer off the pod of a replica soon: its end is written down, or it never began."""
@@ -77,8 +92,13 @@ class Recorder:
         """Writes what is due; False where some of it could not be written and is due again."""
         runs: dict[tuple[str, str], list[Observed]] = defaultdict(list)
         for namespace, replica in self._due.values():
-            base = ids.base_name(replica.workload_id, replica.generation, replica.attempt)
-            runs[namespace, base].append(replica)
+            runs[namespace, base_of(replica)].append(replica)
+        for replica in [*self._removed.values()]:
+            known = [root for root in self._cache.roots_of(replica.workload_id) if root.run == replica.key]
+            if not known:  # its end is known here alone, or its root has gone: nothing is made for it
+                del self._removed[replica.name]
+            elif root := next((root for root in known if replica.name in root.lines), None):
+                runs[root.namespace, base_of(replica)].append(replica)
         written = [await self._write_run(namespace, base, replicas) for (namespace, base), replicas in runs.items()]
         held, self._held = sorted(self._held), set()
         freed = await asyncio.gather(*(self._release(name) for name in held))
@@ -86,7 +106,10 @@ class Recorder:
         return all(written) and all(freed)
 
     async def _write_run(self, namespace: str, base: str, replicas: list[Observed]) -> bool:
-        lines = {replica.name: ends.line_of(replica) for replica in replicas}
+        lines = {
+            replica.name: ends.REMOVED if replica.name in self._removed else ends.line_of(replica)
+            for replica in replicas
+        }
         try:
             await self.put_lines(namespace, base, replicas[0], lines)
         except BackendError as error:
@@ -98,9 +121,10 @@ class Recorder:
             _log.warning("the end of replicas cannot be written down", run=base, error=str(error))
             self._cache.take_lines(replicas[0].workload_id, lines)
         for replica in replicas:
-            self._due.pop(replica.name, None)
-            self._cache.tell(replica.workload_id)
-            self._held.add(replica.name)
+            self._removed.pop(replica.name, None)
+            if self._due.pop(replica.name, None) is not None:
+                self._cache.tell(replica.workload_id)
+                self._held.add(replica.name)
         return True
 
     async def put_lines(self, namespace: str, base: str, replica: Observed, lines: dict[str, str]) -> None:

@@ -1,7 +1,7 @@
 """What the Kubernetes back end does with each field of the workload language.
 
-One container a workload: workspaces, trainings and trials. What needs other objects than a pod is refused, so that the
-scheduler places such work elsewhere and `muster why` says so.
+One container a replica: workspaces, trainings, trials and gangs. What needs volumes or an address is refused, so that
+the scheduler places such work elsewhere and `muster why` says so.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ _MADE: Final = frozenset(
         "large_shm",
         "memory",
     }
+    | {"clean_pod_policy", "framework", "master_spec", "processes", "slots_per_worker", "workers"}
     | {"memory_limit", "notebook_token", "parallelism", "read_only_root_filesystem", "run_as_gid"}
     | {"run_as_non_root", "run_as_uid", "run_as_user", "seccomp_profile", "stdin", "supplemental_groups", "tty"}
     | {"uid_gid_source", "working_dir"}
@@ -34,18 +35,15 @@ _NEEDS_MORE: Final = frozenset(
     | {"mount_propagation", "nfs", "ports", "pvcs", "readiness_probe", "s3", "secret_volumes"}
     | {"service_type", "tensorboard", "tensorboard_logdir", "volumes"}
 )
-_OF_GANGS: Final = frozenset(  # gangs are refused by their kind; some of these have defaults in every workload
-    {"clean_pod_policy", "framework", "master_spec", "processes", "slots_per_worker", "workers"}
-)
 _BY_LOAD: Final = frozenset(
     {"autoscaler_class", "is_private_service_url", "metric", "metric_name", "scale_to_zero_retention_seconds", "target"}
 )
 KUBERNETES: Final = Support(
     honoured=_MADE,
-    no_matter=(CONTROL_PLANE | _OF_GANGS) - _MADE,
+    no_matter=CONTROL_PLANE - _MADE,
     ignored=_BY_LOAD,
     refused=_NEEDS_MORE,
-    refused_values=("kind=Distributed", "kind=Inference", "uidGidSource=fromIdpToken"),
+    refused_values=("kind=Inference", "uidGidSource=fromIdpToken"),
     because="the Kubernetes back end does not scale by load",
     containers=True,
 )

@@ -26,6 +26,7 @@ from muster_cluster_agent.domain.budgets import Spent, spent_sentence
 from muster_cluster_agent.domain.launch import share_of
 from muster_cluster_agent.domain.model import Ended, Observed, Pattern, Share
 from muster_cluster_agent.domain.text import plain_line
+from muster_cluster_agent.domain.torch_record import failure_in
 
 CALLS: Final = "calls.json"
 """What a launcher asks of its workers, with their environment."""
@@ -33,7 +34,6 @@ EXEC_SOCKET: Final = "exec.sock"
 """Where a worker's daemon listens, in the folder of messages to the supervisor."""
 _SWEEP_SECONDS: Final = 5.0
 _LOCK_SECONDS: Final = 5.0
-_LONGEST_RANK: Final = 60  # characters: the numbers in a record may have thousands of digits
 Spec = dict[str, Any]
 Lines = list[dict[str, Any]]
 
@@ -145,15 +145,7 @@ def _why(refused: dict[str, Any] | None, spec: Spec, exited: dict[str, Any]) -> 
     record = spec.get("record")
     if record is None or record.get("ok"):
         return "", None
-    return _recorded(record), None
-
-
-def _recorded(record: dict[str, Any]) -> str:
-    """What the record says of a failure. The replica can write it: anything may be in it."""
-    rank, code, error = record.get("rank"), record.get("exit_code"), record.get("error")
-    if isinstance(rank, int) and isinstance(code, int):
-        return plain_line(f"rank {rank} ended first, with {code}", _LONGEST_RANK)
-    return plain_line(error) if isinstance(error, str) else ""
+    return failure_in(record), None
 
 
 def _stop_reason(spec: Spec, stopping: Any, exited: Any, abandoned: Any) -> str:

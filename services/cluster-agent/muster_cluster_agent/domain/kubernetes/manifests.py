@@ -1,6 +1,6 @@
-"""A plan as the objects that a cluster is asked to make: the root of its run, and its pod (kubernetes.md 3, 5 and 6).
+"""A plan as its pod (kubernetes.md 3, 5 and 6).
 
-Called by the Kubernetes back end before it creates a replica. Pure: the same plan and settings give the same objects.
+Called by the Kubernetes back end before it creates a replica. Pure: the same plan and settings give the same pod.
 Holds: what the user says of labels and variables never wins over what identifies the replica.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,15 +17,19 @@ from muster_cluster_agent.domain.container import Container, Security
 from muster_cluster_agent.domain.environment import identity
 from muster_cluster_agent.domain.kubernetes import marks
 from muster_cluster_agent.domain.kubernetes.marks import Owner
-from muster_cluster_agent.domain.model import ReplicaKey
-from muster_cluster_agent.domain.plan import InvalidCommand, Plain, ReplicaPlan
-from muster_kernel import ids
+from muster_cluster_agent.domain.kubernetes.names import credentials_name, hosts_name, keys_name
+from muster_cluster_agent.domain.kubernetes.programs import programs_name
+from muster_cluster_agent.domain.kubernetes.starts import Mount, Start, start_of
+from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan
 
 Manifest = dict[str, Any]
 MAIN: Final = "main"
 """The name of a replica's own container."""
 _MARKED: Final = re.compile(r"\0\{([A-Za-z_][A-Za-z0-9_]*)\}")  # as muster_kernel.words marks a reference to expand
 _SHM_BYTES: Final = 8 << 30  # of a replica that says nothing of memory
+_SSH_BYTES: Final = "1Mi"
+_READABLE: Final = 0o444  # by the user of the image, whichever that is
+_VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 # The node controller must not end what a silent node may still run: architecture rule 7 decides about that.
 _PATIENT: Final = tuple(
     {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute"}
@@ -48,23 +52,13 @@ class Style:
     tolerate: tuple[Mapping[str, Any], ...] = field(default=())
 
 
-def root(owner: Owner, plan: ReplicaPlan, namespace: str) -> Manifest:
-    """The ConfigMap that stands for the run and holds how its replicas ended."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {
-            "name": plan.gang,
-            "namespace": namespace,
-            "labels": marks.run_labels(owner, plan.workload_id, plan.project, (plan.generation, plan.attempt)),
-            "annotations": {marks.NAME: plan.workload},
-            "finalizers": [marks.ROOT],
-        },
-    }
+def owned_by(root: str, uid: str) -> Manifest:
+    """The reference to the root of a run in everything that the run has."""
+    return {"apiVersion": "v1", "kind": "ConfigMap", "name": root, "uid": uid, "controller": True}
 
 
-def pod(owner: Owner, plan: ReplicaPlan, namespace: str, style: Style, root_uid: str) -> Manifest:
-    """The pod of a replica. Raises InvalidCommand for a plan that this back end cannot make a pod of."""
+def pod(owner: Owner, plan: ReplicaPlan, style: Style, root_uid: str) -> Manifest:
+    """The pod of a replica, in its project's namespace. Raises InvalidCommand where none can be made of the plan."""
     container = plan.container or Container("")
     if not container.image:
         raise InvalidCommand("it names no image, and a pod is made of one; set `image`")
@@ -81,13 +75,11 @@ def pod(owner: Owner, plan: ReplicaPlan, namespace: str, style: Style, root_uid:
         "kind": "Pod",
         "metadata": {
             "name": plan.name,
-            "namespace": namespace,
+            "namespace": plan.namespace,
             "labels": labels,
             "annotations": annotations,
             "finalizers": [marks.GONE],
-            "ownerReferences": [
-                {"apiVersion": "v1", "kind": "ConfigMap", "name": plan.gang, "uid": root_uid, "controller": True}
-            ],
+            "ownerReferences": [owned_by(plan.gang, root_uid)],
         },
         "spec": _pod_spec(plan, container, style),
     }
@@ -103,6 +95,7 @@ def digest_of(manifest: Manifest) -> str:
 
 
 def _pod_spec(plan: ReplicaPlan, container: Container, style: Style) -> Manifest:
+    start = start_of(plan)
     terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [plan.node]}]}]
     secrets = dict.fromkeys((*container.pull_secrets, *style.pull_secrets))
     spec: Manifest = {
@@ -114,7 +107,7 @@ def _pod_spec(plan: ReplicaPlan, container: Container, style: Style) -> Manifest
         "subdomain": plan.gang,
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}},
         "tolerations": [*style.tolerate, *_PATIENT],
-        "containers": [_main(plan, container, style)],
+        "containers": [_main(plan, container, start, style)],
     }
     named = {
         "priorityClassName": style.priority_class,
@@ -124,24 +117,44 @@ def _pod_spec(plan: ReplicaPlan, container: Container, style: Style) -> Manifest
         "securityContext": _pod_security(container.security),
     }
     spec.update({key: value for key, value in named.items() if value})
-    if container.large_shm:
-        size = (plan.limits.memory_limit or plan.limits.memory or 2 * _SHM_BYTES) // 2
-        spec["volumes"] = [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(size)}}]
+    volumes = [volume for volume, _ in _volumes(plan, container, start)]
+    if volumes:
+        spec["volumes"] = volumes
     return spec
 
 
-def _main(plan: ReplicaPlan, container: Container, style: Style) -> Manifest:
-    env = {**dict(plan.env), **identity(plan)}
+def _volumes(plan: ReplicaPlan, container: Container, start: Start) -> Iterable[tuple[Manifest, Manifest]]:
+    """Each volume of the pod, and where its container finds it."""
+    if container.large_shm:
+        size = (plan.limits.memory_limit or plan.limits.memory or 2 * _SHM_BYTES) // 2
+        shm = {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(size)}}
+        yield shm, {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108  the kernel's own place
+    sources: dict[Mount, Manifest] = {
+        Mount.PROGRAMS: {"configMap": {"name": programs_name()}},
+        Mount.KEYS: {"secret": {"secretName": keys_name(plan.gang), "defaultMode": _READABLE}},
+        Mount.HOSTS: {"configMap": {"name": hosts_name(plan.gang)}},
+        Mount.SSH: {"emptyDir": {"medium": "Memory", "sizeLimit": _SSH_BYTES}},
+    }
+    for each in sorted(start.mounts):
+        name = each.removeprefix("/")
+        mount: Manifest = {"name": name, "mountPath": str(each)}
+        yield {"name": name, **sources[each]}, mount if each is Mount.SSH else {**mount, "readOnly": True}
+
+
+def _main(plan: ReplicaPlan, container: Container, start: Start, style: Style) -> Manifest:
+    env = _variables(plan, start)
+    secrets = {one.name: (one.secret, one.key) for one in container.secrets}
+    secrets |= {name: (credentials_name(plan.gang, plan.role), name) for name, _ in plan.credentials}
+    secrets = {name: where for name, where in secrets.items() if name not in env}
     made: Manifest = {
         "name": MAIN,
         "image": container.image,
-        **_words(plan, env),
+        **_words(start, env, secrets.keys()),
         "env": [
             *({"name": name, "value": value} for name, value in env.items()),
             *(
-                {"name": one.name, "valueFrom": {"secretKeyRef": {"name": one.secret, "key": one.key}}}
-                for one in container.secrets
-                if one.name not in env
+                {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
+                for name, (secret, key) in secrets.items()
             ),
         ],
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -153,25 +166,37 @@ def _main(plan: ReplicaPlan, container: Container, style: Style) -> Manifest:
         "securityContext": _container_security(container.security),
         "tty": container.tty,
         "stdin": container.stdin,
+        "readinessProbe": start.probe,
+        "volumeMounts": [mount for _, mount in _volumes(plan, container, start)],
     }
     made.update({key: value for key, value in named.items() if value})
-    if container.large_shm:
-        made["volumeMounts"] = [{"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108  the kernel's own place
     return made
 
 
-def _words(plan: ReplicaPlan, env: Mapping[str, str]) -> Manifest:
+def _variables(plan: ReplicaPlan, start: Start) -> dict[str, str]:
+    """The variables of the container; what Muster gives wins over what its user says.
+
+    Which devices it sees is the runtime's matter where it has some. Without any, an image that asks its runtime for all
+    of them would be given cards of others.
+    """
+    said = {name: value for name, value in plan.env if name != _VISIBLE}
+    devices = {"MUSTER_DEVICES": json.dumps([{"anonymous": plan.anonymous}] if plan.anonymous else [])}
+    hidden = {} if plan.anonymous else {_VISIBLE: "void"}
+    return {**said, **identity(plan), **devices, **hidden, **start.env}
+
+
+def _words(start: Start, env: Mapping[str, str], secrets: Collection[str]) -> Manifest:
     """Command and arguments; `${NAME}` becomes its value here, `$(NAME)` is left to the kubelet."""
-    if not isinstance(plan.launch, Plain):
-        raise InvalidCommand(f"this back end does not start {type(plan.launch).__name__} yet")
-    words = [_expanded(word, env) for word in plan.launch.argv]
+    words = [_expanded(word, env, secrets) for word in start.words]
     if not words:
         return {}
-    return {"args": words} if plan.launch.entry_point else {"command": words[:1], "args": words[1:]}
+    return {"args": words} if start.entry_point else {"command": words[:1], "args": words[1:]}
 
 
-def _expanded(word: str, env: Mapping[str, str]) -> str:
+def _expanded(word: str, env: Mapping[str, str], secrets: Collection[str]) -> str:
     def value(match: re.Match[str]) -> str:
+        if match[1] in secrets:  # the kubelet alone may know it
+            return f"$({match[1]})"
         # The kubelet reads $(X) and $$ in words: a value must come out as it went in.
         return env[match[1]].replace("$", "$$") if match[1] in env else f"${{{match[1]}}}"
 
@@ -229,13 +254,3 @@ def _container_security(security: Security) -> Manifest:
 def _safe(said: tuple[tuple[str, str], ...]) -> dict[str, str]:
     """What users say of labels and annotations, without the names that identify Muster's own objects."""
     return {name: value for name, value in said if not name.startswith(marks.PREFIX) and name != marks.MANAGED_BY}
-
-
-def base_of(replica: ReplicaKey) -> str:
-    """The name of the root of a replica's run."""
-    return ids.base_name(replica.workload_id, replica.generation, replica.attempt)
-
-
-def shard_name(root_name: str, number: int) -> str:
-    """The name of a ConfigMap with lines about replicas that are gone. Raises ValueError where it is too long."""
-    return ids.check_name(f"{root_name}-gone-{number}")

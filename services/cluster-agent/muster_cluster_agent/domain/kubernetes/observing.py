@@ -15,6 +15,7 @@ from muster_cluster_agent.domain.budgets import Spent
 from muster_cluster_agent.domain.kubernetes.manifests import MAIN
 from muster_cluster_agent.domain.kubernetes.pods import Container, Pod
 from muster_cluster_agent.domain.model import Ended, Observed, Pattern
+from muster_cluster_agent.domain.torch_record import message_of
 
 NEVER_BOUND: Final = "never-bound"
 REJECTED: Final = "rejected-by-kubelet"
@@ -157,7 +158,7 @@ def _ended(pod: Pod, main: Container | None) -> Ended | None:
     disruption = _disruption(pod, at)
     if disruption:
         return Ended(main.code, at, disruption, disrupted=True)
-    text = main.message or ("" if main.code == 0 else main.reason)
+    text = message_of(main.message) or ("" if main.code == 0 else main.reason)
     return Ended(main.code, at, text, disrupted=main.reason in _LOST_REASONS)
 
 

@@ -1,4 +1,7 @@
-"""Roots: the ConfigMaps that stand for runs, with the ends of their replicas, as they are kept in memory. Pure."""
+"""Roots: the ConfigMaps that stand for runs, as they are made and as they are kept in memory. Pure.
+
+Holds: a root names everything that its run may have beside its pods before any of it is made.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from muster_cluster_agent.domain.kubernetes import marks
+from muster_cluster_agent.domain.kubernetes import marks, run_objects
 from muster_cluster_agent.domain.kubernetes.ends import LINES_IN_SHARD
+from muster_cluster_agent.domain.kubernetes.manifests import Manifest
 from muster_cluster_agent.domain.kubernetes.marks import Owner
+from muster_cluster_agent.domain.kubernetes.run_objects import Resource
 from muster_cluster_agent.domain.model import RunKey
+from muster_cluster_agent.domain.plan import ReplicaPlan
 
 Json = Mapping[str, Any]
 ROOT_SHARD: Final = 0
@@ -17,7 +23,10 @@ ROOT_SHARD: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """The root of a run (shard 0), or a ConfigMap with more lines of it. lines: by the replica's name."""
+    """The root of a run (shard 0), or a ConfigMap with more lines of it.
+
+    lines: how replicas ended, by the replica's name. objects: what the run may have beside its pods, by its name.
+    """
 
     name: str
     namespace: str
@@ -28,6 +37,7 @@ class Root:
     shard: int
     lines: Mapping[str, str]
     finalizers: tuple[str, ...] = ()
+    objects: tuple[tuple[Resource, str], ...] = ()
 
     @property
     def key(self) -> str:
@@ -38,6 +48,23 @@ class Root:
     def full(self) -> bool:
         """Whether it takes no more lines."""
         return len(self.lines) >= LINES_IN_SHARD
+
+
+def manifest(owner: Owner, plan: ReplicaPlan) -> Manifest:
+    """The root of the plan's run."""
+    labels = marks.run_labels(owner, plan.workload_id, plan.project, (plan.generation, plan.attempt))
+    annotations = {marks.NAME: plan.workload, marks.OBJECTS: run_objects.text_of(run_objects.names_of(plan))}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": plan.gang,
+            "namespace": plan.namespace,
+            "labels": {**labels, marks.SHARD: str(ROOT_SHARD)},
+            "annotations": annotations,
+            "finalizers": [marks.ROOT],
+        },
+    }
 
 
 def root_of(raw: Json, owner: Owner) -> Root:
@@ -53,9 +80,10 @@ def root_of(raw: Json, owner: Owner) -> Root:
         workload_id=labels[marks.WORKLOAD],
         project=labels.get(marks.PROJECT, ""),
         run=marks.run_of(labels[marks.RUN]),
-        shard=int(labels.get(marks.SHARD, ROOT_SHARD)),
+        shard=int(labels[marks.SHARD]),
         lines=dict(raw.get("data") or {}),
         finalizers=tuple(metadata.get("finalizers") or ()),
+        objects=run_objects.names_in((metadata.get("annotations") or {}).get(marks.OBJECTS, "")),
     )
 
 

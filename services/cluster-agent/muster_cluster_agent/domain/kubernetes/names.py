@@ -1,0 +1,31 @@
+"""Names of a run's objects: all begin with the name of its root, which is the base of its replicas' names. Pure."""
+
+from __future__ import annotations
+
+from muster_cluster_agent.domain.model import ReplicaKey
+from muster_kernel import ids
+
+
+def base_of(replica: ReplicaKey) -> str:
+    """The name of the root of a replica's run."""
+    return ids.base_name(replica.workload_id, replica.generation, replica.attempt)
+
+
+def shard_name(root: str, number: int) -> str:
+    """A ConfigMap with lines about replicas that are gone. Raises ValueError where it is too long."""
+    return ids.check_name(f"{root}-gone-{number}")
+
+
+def keys_name(root: str) -> str:
+    """The Secret with the run's key pair."""
+    return f"{root}-ssh"
+
+
+def hosts_name(root: str) -> str:
+    """The ConfigMap with what the launcher reads about its workers."""
+    return f"{root}-hosts"
+
+
+def credentials_name(root: str, role: str) -> str:
+    """The Secret with the credentials of a role."""
+    return f"{root}-cred-{role}"

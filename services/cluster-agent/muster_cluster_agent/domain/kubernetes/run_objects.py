@@ -1,0 +1,137 @@
+"""What a run has beside its root and its pods: addresses, keys, credentials, protection (kubernetes.md 3 and 20).
+
+Called by the Kubernetes back end before a pod is made, and when a run is over. Pure: keys are arguments.
+Holds: what a run may have follows from its revision alone, so that the root can name all of it before any of it is
+made; what is not in that list is never taken away.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from muster_cluster_agent.domain.kubernetes import marks
+from muster_cluster_agent.domain.kubernetes.manifests import Manifest, owned_by
+from muster_cluster_agent.domain.kubernetes.marks import Owner
+from muster_cluster_agent.domain.kubernetes.names import credentials_name, hosts_name, keys_name
+from muster_cluster_agent.domain.kubernetes.starts import hosts_of
+from muster_cluster_agent.domain.model import Pattern
+from muster_cluster_agent.domain.plan import ReplicaPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A kind of object, and the name of its collection in the API."""
+
+    api: str
+    kind: str
+    plural: str
+
+    def path(self, namespace: str) -> str:
+        """Where the API has the objects of a namespace."""
+        group = f"/apis/{self.api}" if "/" in self.api else f"/api/{self.api}"
+        return f"{group}/namespaces/{namespace}/{self.plural}"
+
+
+SERVICE: Final = Resource("v1", "Service", "services")
+SECRET: Final = Resource("v1", "Secret", "secrets")
+CONFIG_MAP: Final = Resource("v1", "ConfigMap", "configmaps")
+BUDGET: Final = Resource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
+POLICY: Final = Resource("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
+_BY_PLURAL: Final = {each.plural: each for each in (SERVICE, SECRET, CONFIG_MAP, BUDGET, POLICY)}
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """A key pair of ssh: the private key in OpenSSH's format, the public one as a line of authorized_keys."""
+
+    private: str
+    public: str
+
+
+def names_of(plan: ReplicaPlan) -> tuple[tuple[Resource, str], ...]:
+    """Every object that the plan's run may have beside its root and its pods."""
+    found = [(resource, plan.gang) for resource in (SERVICE, BUDGET, POLICY) if plan.members]
+    if plan.pattern is Pattern.MPI:
+        found += [(SECRET, keys_name(plan.gang)), (CONFIG_MAP, hosts_name(plan.gang))]
+    return (*found, *((SECRET, credentials_name(plan.gang, role)) for role in plan.sealed_roles))
+
+
+def text_of(names: Iterable[tuple[Resource, str]]) -> str:
+    """The objects as the root's annotation names them."""
+    return ",".join(f"{resource.plural}/{name}" for resource, name in names)
+
+
+def names_in(text: str) -> tuple[tuple[Resource, str], ...]:
+    """The objects that a root's annotation names; what is none of the known kinds is left out."""
+    parts = [each.partition("/") for each in text.split(",")]
+    return tuple((_BY_PLURAL[plural], name) for plural, _, name in parts if plural in _BY_PLURAL and name)
+
+
+def objects_of(owner: Owner, plan: ReplicaPlan, keys: KeyPair | None) -> tuple[tuple[Resource, Manifest], ...]:
+    """What has to be there before this replica's pod is made, the root aside and without its owner's uid.
+
+    keys: a fresh pair for a run whose replicas reach each other by ssh; the pair that was there first stays.
+    """
+    found: list[tuple[Resource, Manifest]] = []
+    if plan.credentials:
+        name = credentials_name(plan.gang, plan.role)
+        found.append((SECRET, _secret(owner, plan, name, dict(plan.credentials))))
+    if plan.pattern is Pattern.MPI and keys is not None:
+        found.append((SECRET, _secret(owner, plan, keys_name(plan.gang), {"id": keys.private, "id.pub": keys.public})))
+    hosts = hosts_of(plan)
+    if hosts:
+        found.append((CONFIG_MAP, {**_object(owner, plan, CONFIG_MAP, hosts_name(plan.gang)), "data": hosts}))
+    if plan.members:
+        found += [(SERVICE, _service(owner, plan)), (BUDGET, _budget(owner, plan)), (POLICY, _policy(owner, plan))]
+    return tuple(found)
+
+
+def with_root(manifest: Manifest, plan: ReplicaPlan, root_uid: str) -> Manifest:
+    """The object, owned by the root of its run."""
+    return {**manifest, "metadata": {**manifest["metadata"], "ownerReferences": [owned_by(plan.gang, root_uid)]}}
+
+
+def least_members(plan: ReplicaPlan) -> Manifest:
+    """What a resize changes of a gang's disruption budget."""
+    return {"spec": {"minAvailable": len(plan.members)}}
+
+
+def _object(owner: Owner, plan: ReplicaPlan, resource: Resource, name: str) -> Manifest:
+    labels = marks.run_labels(owner, plan.workload_id, plan.project, (plan.generation, plan.attempt))
+    return {
+        "apiVersion": resource.api,
+        "kind": resource.kind,
+        "metadata": {"name": name, "namespace": plan.namespace, "labels": labels},
+    }
+
+
+def _members_only(plan: ReplicaPlan) -> dict[str, str]:
+    return {marks.WORKLOAD: plan.workload_id, marks.RUN: marks.run_text((plan.generation, plan.attempt))}
+
+
+def _service(owner: Owner, plan: ReplicaPlan) -> Manifest:
+    """A name for each member, before it is ready too: members wait for one another."""
+    spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": _members_only(plan)}
+    return {**_object(owner, plan, SERVICE, plan.gang), "spec": spec}
+
+
+def _budget(owner: Owner, plan: ReplicaPlan) -> Manifest:
+    """A drain of a node by hand must not take one member. A number, since a pod owned by a ConfigMap has no scale."""
+    spec = {**least_members(plan)["spec"], "selector": {"matchLabels": _members_only(plan)}}
+    return {**_object(owner, plan, BUDGET, plan.gang), "spec": spec}
+
+
+def _policy(owner: Owner, plan: ReplicaPlan) -> Manifest:
+    """Rendezvous and sshd trust everything that reaches them, so that only members may."""
+    members = {"matchLabels": _members_only(plan)}
+    spec = {"podSelector": members, "policyTypes": ["Ingress"], "ingress": [{"from": [{"podSelector": members}]}]}
+    return {**_object(owner, plan, POLICY, plan.gang), "spec": spec}
+
+
+def _secret(owner: Owner, plan: ReplicaPlan, name: str, values: Mapping[str, str]) -> Manifest:
+    """Written once: an sshd that runs would be cut off by another key."""
+    data = {key: base64.b64encode(value.encode()).decode() for key, value in values.items()}
+    return {**_object(owner, plan, SECRET, name), "type": "Opaque", "immutable": True, "data": data}
