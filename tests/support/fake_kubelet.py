@@ -115,6 +115,7 @@ class FakeKubelets:
         ]
         pod["status"] |= {
             "phase": "Running",
+            "podIP": f"10.0.0.{len(self.starts)}",
             "containerStatuses": [
                 {
                     "name": "main",

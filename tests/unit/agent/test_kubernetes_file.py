@@ -100,7 +100,7 @@ def test_no_field_with_a_default_is_refused() -> None:
 
 def test_what_needs_volumes_or_an_address_is_refused_before_placement() -> None:
     refused = set(KUBERNETES.refused_words)
-    assert {"kind=Inference", "pvcs", "gitSync", "ports"} <= refused
+    assert {"exposedUrls", "pvcs", "gitSync", "gpuMemory"} <= refused
     assert {"image", "command", "gpu", "runAsUid", "jobType", "masterSpec", "kind=Distributed"}.isdisjoint(
         refused | set(KUBERNETES.ignored_words)
     )

@@ -13,9 +13,10 @@ import pytest
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from muster_cluster_agent.adapters import specs
-from muster_cluster_agent.domain.kubernetes import manifests, marks, programs, roots, run_objects
+from muster_cluster_agent.domain.kubernetes import manifests, marks, programs, resources, roots, run_objects
 from muster_cluster_agent.domain.kubernetes.manifests import Style
-from muster_cluster_agent.domain.kubernetes.run_objects import KeyPair, Resource
+from muster_cluster_agent.domain.kubernetes.resources import Resource
+from muster_cluster_agent.domain.kubernetes.run_objects import KeyPair
 from muster_cluster_agent.domain.model import Assignment, Revision, Run
 from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan, replica_plans
 from muster_cluster_agent.domain.sealed import opened
@@ -108,12 +109,12 @@ def test_mpi_runs_an_sshd_in_each_worker_and_mpirun_over_their_names() -> None:
     assert starting["args"][4:] == ["mpirun", "-np", "4", "./solve", "--x"]
     assert env["OMPI_MCA_orte_default_hostfile"] == env["PRTE_MCA_prte_default_hostfile"] == "/muster-hosts/hostfile"
     assert env["OMPI_MCA_plm_rsh_args"] == env["PRTE_MCA_plm_ssh_args"] == "-F /muster-ssh/config"
-    hosts = objects(launcher)[run_objects.CONFIG_MAP]
+    hosts = objects(launcher)[resources.CONFIG_MAP]
     name = launcher.gang
     assert hosts["data"] == {"hostfile": f"worker-0.{name} slots=2\nworker-1.{name} slots=2\n"}
-    keys = objects(worker)[run_objects.SECRET]
+    keys = objects(worker)[resources.SECRET]
     assert (keys["immutable"], base64.b64decode(keys["data"]["id"])) == (True, b"private text")
-    assert run_objects.CONFIG_MAP not in objects(worker)
+    assert resources.CONFIG_MAP not in objects(worker)
 
 
 def test_an_mpirun_that_would_wait_for_ever_is_refused_with_a_reason() -> None:
@@ -137,7 +138,7 @@ def test_a_colossalai_launcher_starts_torchrun_on_each_worker_in_its_own_folder(
         "/muster-ssh/config",
         "/muster-hosts/calls.json",
     ]
-    first, second = json.loads(objects(launcher)[run_objects.CONFIG_MAP]["data"]["calls.json"])
+    first, second = json.loads(objects(launcher)[resources.CONFIG_MAP]["data"]["calls.json"])
     assert (first["host"], second["host"]) == (f"worker-0.{launcher.gang}", f"worker-1.{launcher.gang}")
     assert first["command"] == "cd /w && exec python3 /muster/trun.py train.py '0.1 a'"
     assert (second["env"]["LR"], second["env"]["PET_NODE_RANK"]) == ("0.1", "1")
@@ -148,13 +149,13 @@ def test_a_gang_has_a_name_for_each_member_a_budget_of_all_of_them_and_no_visito
     first, _ = gang(workload_pb2.FRAMEWORK_PYTORCH, command="torchrun t.py")
     made = objects(first)
     members = {marks.WORKLOAD: ID, marks.RUN: "g1-a0"}
-    service = made[run_objects.SERVICE]["spec"]
+    service = made[resources.SERVICE]["spec"]
     assert service == {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": members}
-    assert made[run_objects.BUDGET]["spec"] == {"minAvailable": 2, "selector": {"matchLabels": members}}
-    policy = made[run_objects.POLICY]["spec"]
+    assert made[resources.BUDGET]["spec"] == {"minAvailable": 2, "selector": {"matchLabels": members}}
+    policy = made[resources.POLICY]["spec"]
     assert policy["ingress"] == [{"from": [{"podSelector": {"matchLabels": members}}]}]
     assert policy["podSelector"] == {"matchLabels": members}
-    owned = run_objects.with_root(made[run_objects.SERVICE], first, "uid")["metadata"]["ownerReferences"]
+    owned = run_objects.with_root(made[resources.SERVICE], first, "uid")["metadata"]["ownerReferences"]
     assert owned == [{"apiVersion": "v1", "kind": "ConfigMap", "name": first.gang, "uid": "uid", "controller": True}]
 
 
@@ -170,7 +171,7 @@ def test_a_root_names_what_its_run_may_have_before_any_of_it_is_made() -> None:
         assert found is not None
         named |= {(kind, one["metadata"]["name"]) for kind, one in run_objects.objects_of(OWNER, found, PAIR)}
         assert named <= {*root.objects}
-    assert run_objects.names_in("services/a,unknown/b,") == ((run_objects.SERVICE, "a"),)
+    assert resources.names_in("services/a,unknown/b,") == ((resources.SERVICE, "a"),)
 
 
 def test_credentials_stand_in_a_secret_and_never_in_a_pod() -> None:
@@ -185,7 +186,7 @@ def test_credentials_stand_in_a_secret_and_never_in_a_pod() -> None:
     name = f"{plan.gang}-cred-worker"
     assert env_of(plan)["KEY"] == {"secretKeyRef": {"name": name, "key": "KEY"}}
     assert main_of(plan)["args"] == ["--key", "${KEY}", "$(KEY)"]
-    secret = objects(plan)[run_objects.SECRET]
+    secret = objects(plan)[resources.SECRET]
     assert (secret["metadata"]["name"], base64.b64decode(secret["data"]["KEY"])) == (name, b"hunter2")
 
 

@@ -267,6 +267,14 @@ def test_a_services_address_leads_to_what_is_ready() -> None:
     )
 
 
+def test_an_address_leads_nowhere_before_its_replicas_are_stopped() -> None:
+    wanted = assignment(Pattern.SERVICE, Run("worker", 0, 1, "n-0"))
+    (first,) = planned(wanted)
+    route, stop = due(RELEASE, observed(first, service=("http://x",)), planned=frozenset({first.name}))
+    assert route == Route(ID, ())
+    assert isinstance(stop, Stop)
+
+
 def test_a_failed_server_stays_failed_until_it_is_replaced() -> None:
     wanted = assignment(Pattern.SERVICE, Run("worker", 0, 2, "n-0"))
     first, second = planned(wanted)

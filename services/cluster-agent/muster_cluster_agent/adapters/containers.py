@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from muster.workload.v1 import workload_pb2
-from muster_cluster_agent.domain.container import Container, SecretVariable, Security
+from muster_cluster_agent.domain.container import Container, Reach, SecretVariable, Security, ServedPort
 from muster_kernel.quantities import parse_count
 
 SECRET: Final = "SECRET:"  # noqa: S105  how a value names a Secret: SECRET:name,key
@@ -17,6 +17,11 @@ _PULL_POLICIES: Final = {
     workload_pb2.IMAGE_PULL_POLICY_ALWAYS: "Always",
     workload_pb2.IMAGE_PULL_POLICY_IF_NOT_PRESENT: "IfNotPresent",
     workload_pb2.IMAGE_PULL_POLICY_NEVER: "Never",
+}
+_REACH: Final = {
+    workload_pb2.SERVICE_TYPE_CLUSTER_IP: Reach.CLUSTER,
+    workload_pb2.SERVICE_TYPE_NODE_PORT: Reach.NODES,
+    workload_pb2.SERVICE_TYPE_LOAD_BALANCER: Reach.BALANCER,
 }
 _SECCOMP: Final = {
     workload_pb2.SECCOMP_PROFILE_RUNTIME_DEFAULT: "RuntimeDefault",
@@ -45,6 +50,7 @@ def container(spec: workload_pb2.WorkloadSpec) -> Container:
             (item.resource, parse_count(item.quantity)) for item in spec.extended_resources if not item.deleted
         ),
         large_shm=spec.large_shm,
+        ports=_ports(spec),
         security=_security(spec),
     )
 
@@ -52,6 +58,16 @@ def container(spec: workload_pb2.WorkloadSpec) -> Container:
 def _secret(name: str, value: str) -> SecretVariable:
     secret, _, key = value.removeprefix(SECRET).partition(",")
     return SecretVariable(name, secret.strip(), key.strip())
+
+
+def _ports(spec: workload_pb2.WorkloadSpec) -> tuple[ServedPort, ...]:
+    """The first of each container port; the spec says how those are reached that do not say it themselves."""
+    found: dict[int, ServedPort] = {}
+    for port in spec.ports:
+        if not port.deleted and port.container:
+            reach = _REACH.get(port.service_type or spec.service_type, Reach.CLUSTER)
+            found.setdefault(port.container, ServedPort(port.container, port.external, reach))
+    return tuple(found.values())
 
 
 def _security(spec: workload_pb2.WorkloadSpec) -> Security:

@@ -6,6 +6,7 @@ Made by `adapters.containers` for back ends that have containers, carried by tem
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,23 @@ class Security:
     drop_capabilities: bool = False
 
 
+class Reach(StrEnum):
+    """From where a port is reached; the values are the API's types of Services."""
+
+    CLUSTER = "ClusterIP"
+    NODES = "NodePort"
+    BALANCER = "LoadBalancer"
+
+
+@dataclass(frozen=True, slots=True)
+class ServedPort:
+    """A port on which the container listens. external: the one outside; 0: the same, or one of the cluster's choice."""
+
+    container: int
+    external: int = 0
+    reach: Reach = Reach.CLUSTER
+
+
 @dataclass(frozen=True, slots=True)
 class Container:
     """The container of one role.
@@ -53,4 +71,5 @@ class Container:
     annotations: tuple[tuple[str, str], ...] = ()
     extended: tuple[tuple[str, int], ...] = ()
     large_shm: bool = False
+    ports: tuple[ServedPort, ...] = ()
     security: Security = field(default_factory=Security)

@@ -99,8 +99,8 @@ def reconcile(scene: Scene, now: float) -> tuple[Action, ...]:
             _assign(assignment, scene, now, verdict)
         case None:
             pass
-    verdict.actions.extend(_routes(scene))
-    return tuple(verdict.actions)
+    # Addresses first: a replica that is stopped gets no request any more by then.
+    return (*_routes(scene, verdict.stopping), *verdict.actions)
 
 
 def _look_after(replica: Observed, node: NodeView | None, verdict: _Verdict) -> None:
@@ -312,12 +312,13 @@ def _starts(
             yield Abandon(plan, f"{len(waiting)} of {len(plan.after)} workers were not ready before the start deadline")
 
 
-def _routes(scene: Scene) -> Iterable[Action]:
-    """Where the workload's address leads: to what is ready, unless the workload is being released."""
+def _routes(scene: Scene, stopping: AbstractSet[str]) -> Iterable[Action]:
+    """Where the workload's address leads: to what is ready and stays. stopping: what is asked to stop just now."""
     servers = [replica for replica in scene.observed if replica.service]
     if not servers:
         return
-    ready = sorted(r.name for r in servers if r.ready and not r.ended and not r.gone and not r.stop_reason)
+    staying = (r for r in servers if not r.stop_reason and r.name not in stopping)
+    ready = sorted(r.name for r in staying if r.ready and not r.ended and not r.gone)
     closed = isinstance(scene.desired, Release) and all(r.gone for r in servers)
     deleted = isinstance(scene.desired, Release) and scene.desired.reason in _DELETIONS
     yield Route(servers[0].workload_id, tuple(ready), closed, deleted)

@@ -15,8 +15,7 @@ from typing import Final
 
 from muster_chassis import logs
 from muster_cluster_agent.adapters.kubernetes.cache import Cache
-from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client, Unreachable
-from muster_cluster_agent.adapters.kubernetes.cluster_file import KubernetesFile
+from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client, Json, Unreachable
 from muster_cluster_agent.adapters.kubernetes.prerequisites import Prerequisites
 from muster_cluster_agent.adapters.kubernetes.recorder import Recorder, path_of
 from muster_cluster_agent.domain.actions import (
@@ -31,11 +30,12 @@ from muster_cluster_agent.domain.actions import (
     Stop,
 )
 from muster_cluster_agent.domain.kubernetes import ends, manifests, marks, refusals
+from muster_cluster_agent.domain.kubernetes.manifests import Style
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.names import base_of
 from muster_cluster_agent.domain.kubernetes.observing import StopRequest, is_refused
 from muster_cluster_agent.domain.kubernetes.pods import Pod
-from muster_cluster_agent.domain.kubernetes.roots import Root
+from muster_cluster_agent.domain.kubernetes.workload_objects import addresses_of
 from muster_cluster_agent.domain.model import NodeHealth, Observed, RunKey
 from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan
 from muster_cluster_agent.errors import BackendError
@@ -77,16 +77,17 @@ class Acting:
         client: Client,
         cache: Cache,
         recorder: Recorder,
+        prerequisites: Prerequisites,
         owner: Owner,
-        file: KubernetesFile,
+        style: Style,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
         self._cache = cache
         self._recorder = recorder
         self._owner = owner
-        self._style = file.style
-        self._prerequisites = Prerequisites(client, cache, owner, managed=file.managed)
+        self._style = style
+        self._prerequisites = prerequisites
         self._clock = clock
         self._unseen: dict[str, UnseenPod] = {}
         self._closed: OrderedDict[str, RunKey] = OrderedDict()  # workloads of which runs are over, of the last ones
@@ -105,7 +106,7 @@ class Acting:
             if wrong is not None:
                 return wrong
             root_uid = await self._prerequisites.prepare(plan)
-            body = manifests.pod(self._owner, plan, self._style, root_uid)
+            body = manifests.pod(self._owner, plan, self._style, root_uid, addresses_of(plan))
             self._unseen[plan.name] = UnseenPod(plan, time.monotonic())  # until it is known whether the pod is there
             answer = await self._pod(plan, body)
         except InvalidCommand as error:
@@ -222,7 +223,9 @@ class Acting:
         """Deletes a pod, having said why on it where that is not said yet."""
         try:
             if pod.stop_request != asked.text():
-                changes = {"metadata": {"uid": pod.uid, "annotations": {marks.STOP: asked.text()}}}
+                changes: Json = {"metadata": {"uid": pod.uid, "annotations": {marks.STOP: asked.text()}}}
+                if pod.addresses:  # no request is led to it any more while it ends
+                    changes["metadata"]["labels"] = {marks.SERVING: None}
                 await self._client.patch(path_of(pod), changes)
             options = {"gracePeriodSeconds": int(asked.grace), "preconditions": {"uid": pod.uid}}
             await self._client.delete(path_of(pod), options)
@@ -273,7 +276,7 @@ class Acting:
         self._recorder.forget(workload_id, run)
         # Shards first: a root that stands says that the run may have more to clear away.
         for root in sorted(over, key=lambda each: (each.run, -each.shard)):
-            await self._take_away(root)
+            await self._prerequisites.take_away(root)
         self._cache.forget_ends(workload_id, run)
         self._closed[workload_id] = max(run, self._closed.pop(workload_id, run))
         while len(self._closed) > _CLOSED:
@@ -367,18 +370,6 @@ class Acting:
         self._recorder.release_finalizer(pod.name)
         try:
             await self._client.delete(path_of(pod), {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}})
-        except ApiError as error:
-            if error.status not in {_NOT_FOUND, _CONFLICT}:
-                raise
-
-    async def _take_away(self, root: Root) -> None:
-        await self._prerequisites.take_away(root)
-        path = f"/api/v1/namespaces/{root.namespace}/configmaps/{root.name}"
-        try:
-            if marks.ROOT in root.finalizers:
-                left = [one for one in root.finalizers if one != marks.ROOT]
-                await self._client.patch(path, {"metadata": {"uid": root.uid, "finalizers": left or None}})
-            await self._client.delete(path, {"preconditions": {"uid": root.uid}, "propagationPolicy": "Background"})
         except ApiError as error:
             if error.status not in {_NOT_FOUND, _CONFLICT}:
                 raise

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Final, Self
 
 from muster_chassis import logs
 from muster_cluster_agent.adapters.file_reader import KUBERNETES_BACKEND
 from muster_cluster_agent.adapters.kubernetes.acting import Acting
+from muster_cluster_agent.adapters.kubernetes.addressing import Addressing
 from muster_cluster_agent.adapters.kubernetes.cache import Cache
 from muster_cluster_agent.adapters.kubernetes.client import Client
 from muster_cluster_agent.adapters.kubernetes.cluster_file import KubernetesFile
 from muster_cluster_agent.adapters.kubernetes.logs import PodLogs
+from muster_cluster_agent.adapters.kubernetes.prerequisites import Prerequisites
 from muster_cluster_agent.adapters.kubernetes.recorder import Recorder
 from muster_cluster_agent.adapters.kubernetes.support import KUBERNETES
 from muster_cluster_agent.domain.actions import (
-    DONE,
     Abandon,
     Answer,
     BackendAction,
@@ -47,7 +48,7 @@ from muster_cluster_agent.domain.kubernetes.observing import (
 from muster_cluster_agent.domain.kubernetes.pods import Pod
 from muster_cluster_agent.domain.model import NodeView, Observed, RunKey
 from muster_cluster_agent.errors import BackendError
-from muster_cluster_agent.ports import Changed
+from muster_cluster_agent.ports import Changed, Kept
 
 UNBOUND_SECONDS: Final = 30.0
 """How long the cluster's scheduler may say that a pod fits nowhere before it is placed elsewhere."""
@@ -69,11 +70,14 @@ class KubernetesBackend:
         self._observed_at = 0.0
         self._cache = Cache(client, owner, file.counting, clock)
         self._recorder = Recorder(client, self._cache, owner)
-        self._acting = Acting(client, self._cache, self._recorder, owner, file, clock)
+        prerequisites = Prerequisites(client, self._cache, owner, managed=file.managed)
+        self._acting = Acting(client, self._cache, self._recorder, prerequisites, owner, file.style, clock)
+        self._addressing = Addressing(client, self._cache, prerequisites)
         self._logs = PodLogs(client, self._cache)
         self._tasks: list[asyncio.Task[None]] = []
         self._start_problems: dict[str, float] = {}  # since when a pod does not start
         self._gone_after = file.counting.gone_after
+        self._kept_after = ""
         self._cache.pod_listeners.append(self._hear)
         self._cache.never_ran = lambda pod: self._acting.is_refused(pod.name)
         self._profile = Profile(
@@ -176,7 +180,30 @@ class KubernetesBackend:
             case Remove():
                 return await self._acting.remove(action)
             case Route():
-                return DONE  # nothing of this back end has an address yet
+                return await self._addressing.route(action)
+
+    async def kept(self, most: int) -> Sequence[Kept]:
+        """Workloads of which something outlives their runs although no replica is here, after the last such answer."""
+        later = [
+            each
+            for each in sorted(self._cache.workload_roots)
+            if each > self._kept_after and not self._has_replicas(each)
+        ][:most]
+        self._kept_after = later[-1] if later else ""
+        return [Kept(each, self._cache.workload_roots[each].made_at) for each in later]
+
+    async def forget(self, workload_ids: Iterable[str]) -> None:
+        """Takes away what outlives the runs of deleted workloads; of those of which a replica is here it stays."""
+        for workload_id in workload_ids:
+            if self._has_replicas(workload_id):
+                continue
+            try:
+                await self._addressing.erase(workload_id)
+            except BackendError as error:
+                log.warning("a deleted workload keeps its objects for now", workload=workload_id, error=str(error))
+
+    def _has_replicas(self, workload_id: str) -> bool:
+        return bool(self._cache.of(workload_id) or self._acting.unseen(workload_id))
 
     async def close_runs(self, workload_id: str, run: RunKey) -> None:
         """Takes away what runs up to this one had beside their replicas. Raises BackendError."""

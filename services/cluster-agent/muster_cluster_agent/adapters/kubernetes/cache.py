@@ -23,7 +23,7 @@ from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.nodes import Counting, KubernetesNode
 from muster_cluster_agent.domain.kubernetes.observing import observed
 from muster_cluster_agent.domain.kubernetes.pods import Pod, pod_of
-from muster_cluster_agent.domain.kubernetes.roots import Namespace, Root, namespace_of, root_of
+from muster_cluster_agent.domain.kubernetes.roots import Namespace, Root, WorkloadRoot, namespace_of, root_of
 from muster_cluster_agent.domain.model import NodeView, Observed, RunKey
 from muster_cluster_agent.ports import Changed
 
@@ -46,7 +46,7 @@ class Cache:
         self.pods = Follower(client, Kind("pods", "/api/v1/pods"), lambda raw: pod_of(raw, owner), self._pod_changed)
         self.roots = Follower(
             client,
-            Kind("configmaps", "/api/v1/configmaps", f"{marks.SELECTOR},{marks.ORIGIN}={owner.origin},{marks.SHARD}"),
+            Kind("configmaps", "/api/v1/configmaps", f"{marks.SELECTOR},{marks.ORIGIN}={owner.origin},{marks.ROOT_OF}"),
             lambda raw: root_of(raw, owner),
             self._root_changed,
         )
@@ -54,6 +54,10 @@ class Cache:
         self.namespaces = Follower(
             client, Kind("namespaces", "/api/v1/namespaces", marks.PROJECT), namespace_of, lambda *_: None
         )
+        self.run_roots: dict[str, Root] = {}
+        """Roots of runs and shards of them, by `namespace/name`."""
+        self.workload_roots: dict[str, WorkloadRoot] = {}
+        """Roots of what outlives runs, by the workload's id."""
         self.by_name: dict[str, Pod] = {}
         """Muster's own pods by the replica's name."""
         self.ends: dict[str, Observed | None] = {}
@@ -84,7 +88,9 @@ class Cache:
         self._wake = asyncio.Event()
 
     @property
-    def followers(self) -> tuple[Follower[Pod], Follower[Root], Follower[KubernetesNode], Follower[Namespace]]:
+    def followers(
+        self,
+    ) -> tuple[Follower[Pod], Follower[Root | WorkloadRoot], Follower[KubernetesNode], Follower[Namespace]]:
         """Everything that is followed."""
         return self.pods, self.roots, self.nodes, self.namespaces
 
@@ -128,9 +134,13 @@ class Cache:
         found = observed(pod, boot=boot, charge=charge, gone_at=gone_at, evidence=evidence)
         return replace(found, lost=True, ready=False) if pod.name in self.vanished else found
 
+    def pods_of(self, workload_id: str) -> list[Pod]:
+        """The pods of a workload that are there, by name."""
+        return [self.by_name[name] for name in sorted(self._pods_of.get(workload_id, ())) if name in self.by_name]
+
     def roots_of(self, workload_id: str) -> list[Root]:
         """Every root and shard of a workload, in the order of runs and shards."""
-        found = (self.roots.items[key] for key in self._roots_of.get(workload_id, ()))
+        found = (self.run_roots[key] for key in self._roots_of.get(workload_id, ()))
         return sorted(found, key=lambda root: (root.run, root.shard))
 
     def views(self) -> Mapping[str, NodeView]:
@@ -246,19 +256,28 @@ class Cache:
             self._others_on[new.node].add(key)
             self._tell_node(new.node)
 
-    def _root_changed(self, key: str, old: Root | None, new: Root | None) -> None:
+    def _root_changed(self, key: str, old: Root | WorkloadRoot | None, new: Root | WorkloadRoot | None) -> None:
         root = new if new is not None else old
-        if root is None:
-            return
-        for name in old.lines if old is not None else {}:
-            if new is None or name not in new.lines:
+        if isinstance(root, WorkloadRoot):
+            if new is None:
+                self.workload_roots.pop(root.workload_id, None)
+            else:
+                self.workload_roots[root.workload_id] = root
+        elif root is not None:
+            self._run_root_changed(key, root, gone=new is None)
+            self.tell(root.workload_id)
+
+    def _run_root_changed(self, key: str, root: Root, *, gone: bool) -> None:
+        before = self.run_roots.pop(key, None)
+        for name in before.lines if before is not None else {}:
+            if gone or name not in root.lines:
                 self._forget_end(root.workload_id, name)
-        if new is None:
+        if gone:
             _discard(self._roots_of, root.workload_id, key)
         else:
+            self.run_roots[key] = root
             self._roots_of[root.workload_id].add(key)
-            self.take_lines(root.workload_id, new.lines)
-        self.tell(root.workload_id)
+            self.take_lines(root.workload_id, root.lines)
 
     def take_lines(self, workload_id: str, lines: Mapping[str, str]) -> None:
         """Ends that are written down in the cluster. A line that cannot be read is one in the log."""

@@ -39,5 +39,6 @@ async def open_kubernetes(runtime: Runtime, settings: AgentSettings) -> Parts:
         backend,
         state,
         KUBERNETES,
+        folders=backend,
         eternal={"lead": lead.keep, "state": state.run, "cluster": backend.run},
     )

@@ -1,4 +1,4 @@
-"""What a pod needs around it before it is made: its project's namespace, the root of its run, and what its run shares.
+"""What a pod needs around it before it is made: its project's namespace, roots, and what its run and workload share.
 
 Used by `acting.py`. Holds: a namespace without the project's label is never written to; an object of another owner is
 never adopted and never deleted; members of a gang that are made at once make what they share once.
@@ -14,12 +14,20 @@ from muster_cluster_agent.adapters.kubernetes.cache import Cache
 from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client, Json
 from muster_cluster_agent.adapters.kubernetes.keys import new_pair
 from muster_cluster_agent.domain.actions import Answer
-from muster_cluster_agent.domain.kubernetes import marks, programs, refusals, roots, run_objects
+from muster_cluster_agent.domain.kubernetes import (
+    marks,
+    programs,
+    refusals,
+    resources,
+    roots,
+    run_objects,
+    workload_objects,
+)
 from muster_cluster_agent.domain.kubernetes.manifests import Manifest
 from muster_cluster_agent.domain.kubernetes.marks import Owner
-from muster_cluster_agent.domain.kubernetes.names import keys_name
-from muster_cluster_agent.domain.kubernetes.roots import Root
-from muster_cluster_agent.domain.kubernetes.run_objects import BUDGET, CONFIG_MAP, SECRET, Resource
+from muster_cluster_agent.domain.kubernetes.names import keys_name, workload_base
+from muster_cluster_agent.domain.kubernetes.resources import BUDGET, CONFIG_MAP, SECRET, SERVICE, Resource
+from muster_cluster_agent.domain.kubernetes.roots import Root, WorkloadRoot
 from muster_cluster_agent.domain.kubernetes.starts import Mount, start_of
 from muster_cluster_agent.domain.plan import ReplicaPlan
 
@@ -29,10 +37,14 @@ _CONFLICT: Final = 409
 
 @dataclass(slots=True)
 class _Run:
-    """What is known to be there of a run. uids: by resource and name. members: of which its budget knows."""
+    """What is known to be there of a run, or of a workload beyond its runs.
+
+    uids: by resource and name. members: of which its budget knows. services: as they were made last.
+    """
 
     uids: dict[tuple[Resource, str], str] = field(default_factory=dict)
     members: int = 0
+    services: tuple[Manifest, ...] = ()
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -65,21 +77,66 @@ class Prerequisites:
                         run.members = int(made["spec"]["minAvailable"])
             if run.members != len(plan.members):
                 await self._resize(plan, run)
+        await self._workload(plan)
         return root_uid
 
-    async def take_away(self, root: Root) -> None:
-        """Deletes what a run that is over had beside its root. Raises ApiError or Unreachable."""
+    async def _workload(self, plan: ReplicaPlan) -> None:
+        """Makes the Services of the workload, and changes those that lead to other ports than its newest run has."""
+        services = workload_objects.services_of(self._owner, plan)
+        known = self._runs.setdefault((plan.namespace, workload_base(plan.workload_id)), _Run()) if services else _Run()
+        async with known.lock:
+            if known.services == services:
+                return
+            root = workload_objects.root(self._owner, plan)
+            before = resources.names_in(_named_by(await self._made(plan, CONFIG_MAP, root)))
+            now = resources.names_in(_named_by(root))
+            if {*now} - {*before}:  # it names them before they are made
+                await self._name(plan, [*dict.fromkeys((*before, *now))])
+            for service in services:
+                await self._serve(plan, service, known)
+            for resource, name in before:
+                if (resource, name) not in now:
+                    await self._delete_ours(resource, plan.namespace, name, plan.workload_id, known)
+            known.services = services
+
+    async def _name(self, plan: ReplicaPlan, names: list[tuple[Resource, str]]) -> None:
+        path = f"{CONFIG_MAP.path(plan.namespace)}/{workload_base(plan.workload_id)}"
+        await self._client.patch(path, {"metadata": {"annotations": {marks.OBJECTS: resources.text_of(names)}}})
+
+    async def _serve(self, plan: ReplicaPlan, service: Manifest, known: _Run) -> None:
+        found = await self._made(plan, SERVICE, service)
+        name = service["metadata"]["name"]
+        known.uids[SERVICE, name] = str(found["metadata"]["uid"])
+        if workload_objects.ports_differ(service, found):
+            path = f"{SERVICE.path(plan.namespace)}/{name}"
+            await self._client.patch(path, {"spec": {"ports": service["spec"]["ports"]}})
+
+    async def take_away(self, root: Root | WorkloadRoot) -> None:
+        """Deletes what belongs to a root, and the root itself. Raises ApiError or Unreachable."""
         run = self._runs.get((root.namespace, root.name), _Run())
         for resource, name in root.objects:
-            path = f"{resource.path(root.namespace)}/{name}"
-            try:
-                uid = run.uids.get((resource, name)) or await self._uid_of_ours(path, root.workload_id)
-                if uid:
-                    await self._client.delete(path, {"preconditions": {"uid": uid}})
-            except ApiError as error:
-                if error.status not in {_NOT_FOUND, _CONFLICT}:
-                    raise
+            await self._delete_ours(resource, root.namespace, name, root.workload_id, run)
         self._runs.pop((root.namespace, root.name), None)
+        path = f"{CONFIG_MAP.path(root.namespace)}/{root.name}"
+        try:
+            if marks.ROOT in root.finalizers:
+                left = [one for one in root.finalizers if one != marks.ROOT]
+                await self._client.patch(path, {"metadata": {"uid": root.uid, "finalizers": left or None}})
+            await self._client.delete(path, {"preconditions": {"uid": root.uid}, "propagationPolicy": "Background"})
+        except ApiError as error:
+            if error.status not in {_NOT_FOUND, _CONFLICT}:
+                raise
+
+    async def _delete_ours(self, resource: Resource, namespace: str, name: str, workload_id: str, known: _Run) -> None:
+        """Deletes an object of a workload where it is there and no other owner's."""
+        path = f"{resource.path(namespace)}/{name}"
+        try:
+            uid = known.uids.pop((resource, name), "") or await self._uid_of_ours(path, workload_id)
+            if uid:
+                await self._client.delete(path, {"preconditions": {"uid": uid}})
+        except ApiError as error:
+            if error.status not in {_NOT_FOUND, _CONFLICT}:
+                raise
 
     async def _uid_of_ours(self, path: str, workload_id: str) -> str:
         """The uid of an object of that workload; empty where it belongs to another owner."""
@@ -154,3 +211,7 @@ class Prerequisites:
             made = await self._made(plan, CONFIG_MAP, roots.manifest(self._owner, plan))
             run.uids[CONFIG_MAP, plan.gang] = str(made["metadata"]["uid"])
         return run.uids[CONFIG_MAP, plan.gang]
+
+
+def _named_by(root: Json) -> str:
+    return str((root["metadata"].get("annotations") or {}).get(marks.OBJECTS, ""))

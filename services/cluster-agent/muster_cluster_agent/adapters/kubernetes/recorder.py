@@ -185,7 +185,11 @@ class Recorder:
         """Makes a missing root (0) again, or another shard."""
         labels = marks.run_labels(self._owner, replica.workload_id, replica.project, replica.key)
         name = shard_name(base, number) if number else base
-        metadata: Manifest = {"name": name, "namespace": namespace, "labels": {**labels, marks.SHARD: str(number)}}
+        metadata: Manifest = {
+            "name": name,
+            "namespace": namespace,
+            "labels": {**labels, marks.ROOT_OF: "run", marks.SHARD: str(number)},
+        }
         if not number:
             metadata["finalizers"] = [marks.ROOT]
         body: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}

@@ -43,6 +43,7 @@ def line_of(replica: Observed) -> str:
         "fault": _short(replica.fault),
         "start_fault": replica.fault_is_start,
         "charge": replica.charge,
+        "service": list(replica.service),
     }
     if ended is not None:
         found["ended"] = {
@@ -52,7 +53,7 @@ def line_of(replica: Observed) -> str:
             "spent": ended.spent.name if ended.spent is not None else "",
             "disrupted": ended.disrupted,
         }
-    return json.dumps({key: value for key, value in found.items() if value not in (None, "", 0, False)})
+    return json.dumps({key: value for key, value in found.items() if value not in (None, "", 0, False, [])})
 
 
 def _short(text: str) -> str:
@@ -88,6 +89,7 @@ def replica_of(name: str, line: str) -> Observed | None:
         charge=int(said.get("charge", 0)),
         project=said.get("project", ""),
         workload=said.get("name", ""),
+        service=tuple(said.get("service", ())),
     )
     ended = said.get("ended")
     return found if ended is None else replace(found, ended=_ended(ended))

@@ -20,6 +20,7 @@ from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.names import credentials_name, hosts_name, keys_name
 from muster_cluster_agent.domain.kubernetes.programs import programs_name
 from muster_cluster_agent.domain.kubernetes.starts import Mount, Start, start_of
+from muster_cluster_agent.domain.model import Pattern
 from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan
 
 Manifest = dict[str, Any]
@@ -30,6 +31,8 @@ _SHM_BYTES: Final = 8 << 30  # of a replica that says nothing of memory
 _SSH_BYTES: Final = "1Mi"
 _READABLE: Final = 0o444  # by the user of the image, whichever that is
 _VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
+# Requests that are on their way while the address stops to lead there still find a server.
+_DRAINS: Final = {"preStop": {"sleep": {"seconds": 5}}}
 # The node controller must not end what a silent node may still run: architecture rule 7 decides about that.
 _PATIENT: Final = tuple(
     {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute"}
@@ -57,8 +60,11 @@ def owned_by(root: str, uid: str) -> Manifest:
     return {"apiVersion": "v1", "kind": "ConfigMap", "name": root, "uid": uid, "controller": True}
 
 
-def pod(owner: Owner, plan: ReplicaPlan, style: Style, root_uid: str) -> Manifest:
-    """The pod of a replica, in its project's namespace. Raises InvalidCommand where none can be made of the plan."""
+def pod(owner: Owner, plan: ReplicaPlan, style: Style, root_uid: str, addresses: tuple[str, ...] = ()) -> Manifest:
+    """The pod of a replica, in its project's namespace. Raises InvalidCommand where none can be made of the plan.
+
+    addresses: where its workload is reached.
+    """
     container = plan.container or Container("")
     if not container.image:
         raise InvalidCommand("it names no image, and a pod is made of one; set `image`")
@@ -67,6 +73,7 @@ def pod(owner: Owner, plan: ReplicaPlan, style: Style, root_uid: str) -> Manifes
         **_safe(container.annotations),
         marks.PATTERN: plan.pattern.value,
         marks.NAME: plan.workload,
+        **({marks.ADDRESS: ",".join(addresses)} if addresses else {}),
         "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
         "karpenter.sh/do-not-disrupt": "true",
     }
@@ -166,7 +173,9 @@ def _main(plan: ReplicaPlan, container: Container, start: Start, style: Style) -
         "securityContext": _container_security(container.security),
         "tty": container.tty,
         "stdin": container.stdin,
-        "readinessProbe": start.probe,
+        "ports": [{"containerPort": port} for port in plan.ports],
+        "readinessProbe": start.probe or _probe(plan),
+        "lifecycle": _DRAINS if plan.pattern is Pattern.SERVICE else None,
         "volumeMounts": [mount for _, mount in _volumes(plan, container, start)],
     }
     made.update({key: value for key, value in named.items() if value})
@@ -180,9 +189,29 @@ def _variables(plan: ReplicaPlan, start: Start) -> dict[str, str]:
     of them would be given cards of others.
     """
     said = {name: value for name, value in plan.env if name != _VISIBLE}
+    ports = {f"MUSTER_PORT_{port}": str(port) for port in plan.ports}
+    if plan.ports:
+        ports["PORT"] = str(plan.ports[0])
     devices = {"MUSTER_DEVICES": json.dumps([{"anonymous": plan.anonymous}] if plan.anonymous else [])}
     hidden = {} if plan.anonymous else {_VISIBLE: "void"}
-    return {**said, **identity(plan), **devices, **hidden, **start.env}
+    return {**said, **identity(plan), **devices, **hidden, **ports, **start.env}
+
+
+def _probe(plan: ReplicaPlan) -> Manifest | None:
+    """How the kubelet asks whether it is ready; times that are not said are the kubelet's own."""
+    asked = plan.probe
+    if asked is None:
+        return None
+    port = asked.port or plan.ports[0]
+    found: Manifest = {"successThreshold": asked.successes, "failureThreshold": asked.failures}
+    if asked.path:
+        headers = {"httpHeaders": [{"name": "Host", "value": asked.host}]} if asked.host else {}
+        scheme = "HTTPS" if asked.tls else "HTTP"
+        found["httpGet"] = {"path": asked.path, "port": port, "scheme": scheme, **headers}
+    else:
+        found["tcpSocket"] = {"port": port}
+    times = {"initialDelaySeconds": asked.delay, "periodSeconds": asked.period, "timeoutSeconds": asked.timeout}
+    return {**found, **{name: max(1, round(seconds)) for name, seconds in times.items() if seconds}}
 
 
 def _words(start: Start, env: Mapping[str, str], secrets: Collection[str]) -> Manifest:

@@ -24,7 +24,10 @@ ROLE: Final = f"{PREFIX}role"
 INDEX: Final = f"{PREFIX}index"
 K: Final = f"{PREFIX}k"
 SHARD: Final = f"{PREFIX}shard"
-"""Of roots and of further ConfigMaps with their lines: by it they are told from other ConfigMaps of Muster's."""
+ROOT_OF: Final = f"{PREFIX}root-of"
+"""Of roots, and of further ConfigMaps with their lines: `run`, or `workload` for what outlives runs."""
+SERVING: Final = f"{PREFIX}serving"
+"""Of a pod to which its workload's address leads."""
 
 SPEC: Final = f"{PREFIX}spec"
 """Annotation: the hash of the manifest as it was made, which tells a second creation and a conflict apart."""
@@ -33,6 +36,8 @@ NAME: Final = f"{PREFIX}name"
 """Annotation: the workload's name, for people and for reports."""
 OBJECTS: Final = f"{PREFIX}objects"
 """Annotation of a root: what its run may have beside its pods."""
+ADDRESS: Final = f"{PREFIX}address"
+"""Annotation of a pod: where its workload is reached, one address after another with commas between them."""
 STOP: Final = f"{PREFIX}stop"
 """Annotation: why and with which grace Muster asked the pod to stop."""
 
@@ -79,9 +84,14 @@ def run_of_name(name: str) -> RunKey:
     return run_of(f"{generation}-{attempt}")
 
 
+def workload_labels(owner: Owner, workload_id: str, project: str) -> dict[str, str]:
+    """The labels of what outlives the runs of a workload."""
+    return {**owner.labels(), WORKLOAD: workload_id, PROJECT: project}
+
+
 def run_labels(owner: Owner, workload_id: str, project: str, run: RunKey) -> dict[str, str]:
     """The labels of every object of one run."""
-    return {**owner.labels(), WORKLOAD: workload_id, PROJECT: project, RUN: run_text(run)}
+    return {**workload_labels(owner, workload_id, project), RUN: run_text(run)}
 
 
 def replica_labels(owner: Owner, project: str, replica: ReplicaKey) -> dict[str, str]:

@@ -16,6 +16,19 @@ def shard_name(root: str, number: int) -> str:
     return ids.check_name(f"{root}-gone-{number}")
 
 
+def workload_base(workload_id: str) -> str:
+    """The name of the root of what outlives a workload's runs."""
+    return f"w-{ids.digest(workload_id)}"
+
+
+def service_name(workload_id: str, workload: str) -> str:
+    """The Service of a workload has its name, where that is one that a Service may have."""
+    try:
+        return ids.check_name(workload)
+    except ValueError:
+        return workload_base(workload_id)
+
+
 def keys_name(root: str) -> str:
     """The Secret with the run's key pair."""
     return f"{root}-ssh"

@@ -87,6 +87,8 @@ def observed(pod: Pod, *, boot: str, charge: int, gone_at: float | None = None, 
         charge=charge,
         project=pod.project,
         workload=pod.workload,
+        endpoints=tuple(f"http://{pod.ip}:{port}" for port in pod.ports) if pod.ip else (),
+        service=pod.addresses,
     )
 
 

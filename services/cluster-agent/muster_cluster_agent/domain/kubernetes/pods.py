@@ -54,7 +54,7 @@ class Pod:
     """A pod. replica None: it is not one of this agent's. Times in seconds since 1970.
 
     deleted_at: when its deletion was asked for. finalizers: of Muster's own pods. stop_request: the text of its
-    `marks.STOP` annotation.
+    `marks.STOP` annotation. addresses: those of its workload. serving: they lead to it. ip, ports: its own.
     """
 
     name: str
@@ -77,6 +77,10 @@ class Pod:
     message: str = ""
     conditions: Mapping[str, Condition] = field(default_factory=dict)
     containers: tuple[Container, ...] = ()
+    addresses: tuple[str, ...] = ()
+    serving: bool = False
+    ip: str = ""
+    ports: tuple[int, ...] = ()
 
     @property
     def key(self) -> str:
@@ -128,6 +132,10 @@ def pod_of(raw: Json, owner: Owner) -> Pod:
             for kind in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
             for one in status.get(kind) or ()
         ),
+        addresses=tuple(filter(None, annotations.get(marks.ADDRESS, "").split(","))),
+        serving=marks.SERVING in labels,
+        ip=status.get("podIP", ""),
+        ports=tuple(port["containerPort"] for port in spec["containers"][0].get("ports") or ()),
     )
 
 

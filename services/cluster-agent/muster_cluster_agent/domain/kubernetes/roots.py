@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from muster_cluster_agent.domain.kubernetes import marks, run_objects
+from muster_cluster_agent.domain.kubernetes import marks, resources, run_objects
 from muster_cluster_agent.domain.kubernetes.ends import LINES_IN_SHARD
 from muster_cluster_agent.domain.kubernetes.manifests import Manifest
 from muster_cluster_agent.domain.kubernetes.marks import Owner
-from muster_cluster_agent.domain.kubernetes.run_objects import Resource
+from muster_cluster_agent.domain.kubernetes.pods import moment
+from muster_cluster_agent.domain.kubernetes.resources import Resource
 from muster_cluster_agent.domain.model import RunKey
 from muster_cluster_agent.domain.plan import ReplicaPlan
 
@@ -50,40 +51,63 @@ class Root:
         return len(self.lines) >= LINES_IN_SHARD
 
 
+@dataclass(frozen=True, slots=True)
+class WorkloadRoot:
+    """The root of what outlives the runs of a workload, by its name. made_at: seconds since 1970."""
+
+    name: str
+    namespace: str
+    uid: str
+    workload_id: str
+    objects: tuple[tuple[Resource, str], ...]
+    finalizers: tuple[str, ...] = ()
+    made_at: float = 0.0
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
 def manifest(owner: Owner, plan: ReplicaPlan) -> Manifest:
     """The root of the plan's run."""
     labels = marks.run_labels(owner, plan.workload_id, plan.project, (plan.generation, plan.attempt))
-    annotations = {marks.NAME: plan.workload, marks.OBJECTS: run_objects.text_of(run_objects.names_of(plan))}
+    annotations = {marks.NAME: plan.workload, marks.OBJECTS: resources.text_of(run_objects.names_of(plan))}
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
             "name": plan.gang,
             "namespace": plan.namespace,
-            "labels": {**labels, marks.SHARD: str(ROOT_SHARD)},
+            "labels": {**labels, marks.ROOT_OF: "run", marks.SHARD: str(ROOT_SHARD)},
             "annotations": annotations,
             "finalizers": [marks.ROOT],
         },
     }
 
 
-def root_of(raw: Json, owner: Owner) -> Root:
+def root_of(raw: Json, owner: Owner) -> Root | WorkloadRoot:
     """A root of its JSON. Raises ValueError or KeyError for a ConfigMap that is none of this agent's."""
     metadata = raw["metadata"]
-    labels = metadata.get("labels") or {}
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     if not owner.has(labels):
         raise ValueError(f"it belongs to another agent ({labels.get(marks.ORIGIN, 'none')})")
+    said: dict[str, Any] = {
+        "name": metadata["name"],
+        "namespace": metadata["namespace"],
+        "uid": metadata["uid"],
+        "workload_id": labels[marks.WORKLOAD],
+        "objects": resources.names_in(annotations.get(marks.OBJECTS, "")),
+        "finalizers": tuple(metadata.get("finalizers") or ()),
+    }
+    if labels[marks.ROOT_OF] == "workload":
+        return WorkloadRoot(**said, made_at=moment(metadata.get("creationTimestamp")) or 0.0)
     return Root(
-        name=metadata["name"],
-        namespace=metadata["namespace"],
-        uid=metadata["uid"],
-        workload_id=labels[marks.WORKLOAD],
+        **said,
         project=labels.get(marks.PROJECT, ""),
         run=marks.run_of(labels[marks.RUN]),
         shard=int(labels[marks.SHARD]),
         lines=dict(raw.get("data") or {}),
-        finalizers=tuple(metadata.get("finalizers") or ()),
-        objects=run_objects.names_in((metadata.get("annotations") or {}).get(marks.OBJECTS, "")),
     )
 
 

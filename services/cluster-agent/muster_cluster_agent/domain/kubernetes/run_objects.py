@@ -8,39 +8,17 @@ made; what is not in that list is never taken away.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from muster_cluster_agent.domain.kubernetes import marks
 from muster_cluster_agent.domain.kubernetes.manifests import Manifest, owned_by
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.names import credentials_name, hosts_name, keys_name
+from muster_cluster_agent.domain.kubernetes.resources import BUDGET, CONFIG_MAP, POLICY, SECRET, SERVICE, Resource
 from muster_cluster_agent.domain.kubernetes.starts import hosts_of
 from muster_cluster_agent.domain.model import Pattern
 from muster_cluster_agent.domain.plan import ReplicaPlan
-
-
-@dataclass(frozen=True, slots=True)
-class Resource:
-    """A kind of object, and the name of its collection in the API."""
-
-    api: str
-    kind: str
-    plural: str
-
-    def path(self, namespace: str) -> str:
-        """Where the API has the objects of a namespace."""
-        group = f"/apis/{self.api}" if "/" in self.api else f"/api/{self.api}"
-        return f"{group}/namespaces/{namespace}/{self.plural}"
-
-
-SERVICE: Final = Resource("v1", "Service", "services")
-SECRET: Final = Resource("v1", "Secret", "secrets")
-CONFIG_MAP: Final = Resource("v1", "ConfigMap", "configmaps")
-BUDGET: Final = Resource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
-POLICY: Final = Resource("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
-_BY_PLURAL: Final = {each.plural: each for each in (SERVICE, SECRET, CONFIG_MAP, BUDGET, POLICY)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +35,6 @@ def names_of(plan: ReplicaPlan) -> tuple[tuple[Resource, str], ...]:
     if plan.pattern is Pattern.MPI:
         found += [(SECRET, keys_name(plan.gang)), (CONFIG_MAP, hosts_name(plan.gang))]
     return (*found, *((SECRET, credentials_name(plan.gang, role)) for role in plan.sealed_roles))
-
-
-def text_of(names: Iterable[tuple[Resource, str]]) -> str:
-    """The objects as the root's annotation names them."""
-    return ",".join(f"{resource.plural}/{name}" for resource, name in names)
-
-
-def names_in(text: str) -> tuple[tuple[Resource, str], ...]:
-    """The objects that a root's annotation names; what is none of the known kinds is left out."""
-    parts = [each.partition("/") for each in text.split(",")]
-    return tuple((_BY_PLURAL[plural], name) for plural, _, name in parts if plural in _BY_PLURAL and name)
 
 
 def objects_of(owner: Owner, plan: ReplicaPlan, keys: KeyPair | None) -> tuple[tuple[Resource, Manifest], ...]:

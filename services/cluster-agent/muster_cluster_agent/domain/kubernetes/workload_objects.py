@@ -1,0 +1,112 @@
+"""What a workload has beyond its runs: its root, and the Services by which it is reached (kubernetes.md 3.2 and 6).
+
+Called by the Kubernetes back end before a pod is made, and when the workload is deleted. Pure.
+Holds: a Service leads to the pods that are labelled as serving, of whichever run, so that it stays over a rollout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from muster_cluster_agent.domain.container import Container, Reach, ServedPort
+from muster_cluster_agent.domain.kubernetes import marks, resources
+from muster_cluster_agent.domain.kubernetes.manifests import Manifest
+from muster_cluster_agent.domain.kubernetes.marks import Owner
+from muster_cluster_agent.domain.kubernetes.names import service_name, workload_base
+from muster_cluster_agent.domain.kubernetes.resources import CONFIG_MAP, SERVICE
+from muster_cluster_agent.domain.plan import ReplicaPlan
+
+_SUFFIXES: Final = {Reach.NODES: "nodes", Reach.BALANCER: "balancer"}
+
+
+def root(owner: Owner, plan: ReplicaPlan) -> Manifest:
+    """What stands for the workload until it is deleted. It names the Services that the workload has."""
+    names = [(SERVICE, service["metadata"]["name"]) for service in services_of(owner, plan)]
+    labels = marks.workload_labels(owner, plan.workload_id, plan.project)
+    return {
+        "apiVersion": CONFIG_MAP.api,
+        "kind": CONFIG_MAP.kind,
+        "metadata": {
+            "name": workload_base(plan.workload_id),
+            "namespace": plan.namespace,
+            "labels": {**labels, marks.ROOT_OF: "workload"},
+            "annotations": {marks.NAME: plan.workload, marks.OBJECTS: resources.text_of(names)},
+            "finalizers": [marks.ROOT],
+        },
+    }
+
+
+def services_of(owner: Owner, plan: ReplicaPlan) -> tuple[Manifest, ...]:
+    """The Services of the plan's workload: one inside the cluster for all ports, and one for each other reach."""
+    ports = _ports(plan)
+    if not ports:
+        return ()
+    found = [_service(owner, plan, Reach.CLUSTER, [_inside(port) for port in ports])]
+    nodes = [_on_nodes(port) for port in ports if port.reach is Reach.NODES]
+    balanced = [_balanced(port) for port in ports if port.reach is Reach.BALANCER]
+    found += [_service(owner, plan, Reach.NODES, nodes)] if nodes else []
+    found += [_service(owner, plan, Reach.BALANCER, balanced)] if balanced else []
+    return tuple(found)
+
+
+def addresses_of(plan: ReplicaPlan) -> tuple[str, ...]:
+    """Where the workload is reached from inside the cluster, and at ports of nodes that its user has chosen."""
+    ports = _ports(plan)
+    name = f"{_name(plan, Reach.CLUSTER)}.{plan.namespace}.svc"
+    inside = [f"http://{name}:{_inside(port)['port']}" for port in ports]
+    chosen = [port.external for port in ports if port.reach is Reach.NODES and port.external]
+    return (*inside, *(f"http://{plan.node}:{port}" for port in chosen))
+
+
+def ports_differ(asked: Manifest, found: Mapping[str, Any]) -> bool:
+    """Whether a Service that is there leads to other ports than it should."""
+    return _shown(asked["spec"]["ports"]) != _shown(found["spec"].get("ports") or ())
+
+
+def _ports(plan: ReplicaPlan) -> tuple[ServedPort, ...]:
+    return (plan.container or Container("")).ports
+
+
+def _name(plan: ReplicaPlan, reach: Reach) -> str:
+    if reach is Reach.CLUSTER:
+        return service_name(plan.workload_id, plan.workload)
+    return f"{workload_base(plan.workload_id)}-{_SUFFIXES[reach]}"
+
+
+def _service(owner: Owner, plan: ReplicaPlan, reach: Reach, ports: list[Manifest]) -> Manifest:
+    return {
+        "apiVersion": SERVICE.api,
+        "kind": SERVICE.kind,
+        "metadata": {
+            "name": _name(plan, reach),
+            "namespace": plan.namespace,
+            "labels": marks.workload_labels(owner, plan.workload_id, plan.project),
+        },
+        "spec": {
+            "type": str(reach),
+            "selector": {marks.WORKLOAD: plan.workload_id, marks.SERVING: "true"},
+            "ports": ports,
+        },
+    }
+
+
+def _port(port: ServedPort, outside: int) -> Manifest:
+    return {"name": f"p-{port.container}", "port": outside, "targetPort": port.container}
+
+
+def _inside(port: ServedPort) -> Manifest:
+    return _port(port, port.external if port.external and port.reach is Reach.CLUSTER else port.container)
+
+
+def _on_nodes(port: ServedPort) -> Manifest:
+    chosen = {"nodePort": port.external} if port.external else {}
+    return {**_port(port, port.container), **chosen}
+
+
+def _balanced(port: ServedPort) -> Manifest:
+    return _port(port, port.external or port.container)
+
+
+def _shown(ports: Iterable[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    return sorted((one.get("name", ""), one["port"], one.get("targetPort", one["port"])) for one in ports)

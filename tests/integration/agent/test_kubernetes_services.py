@@ -1,0 +1,106 @@
+"""Services on the Kubernetes back end: which pods their address leads to, and what becomes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from muster_cluster_agent.domain.container import Container, Reach, ServedPort
+from muster_cluster_agent.domain.kubernetes.names import workload_base
+from muster_cluster_agent.domain.model import Assignment, Pattern, Release, Revision, Run, State, Template
+from muster_cluster_agent.ports import StatusReport
+from muster_kernel.reasons import ChangeReason
+from tests.support.kubernetes_backends import NAMESPACE, PROJECT, scene
+from tests.support.kubernetes_loops import ID, Loop, loop
+
+
+def service(*ports: ServedPort, count: int = 2, generation: int = 1, older: Assignment | None = None) -> Assignment:
+    """Servers on one node; older: what still runs beside them."""
+    ports = ports or (ServedPort(8080),)
+    numbers = tuple(port.container for port in ports)
+    template = Template(command="serve", ports=numbers, container=Container("team/chat:1", ports=ports))
+    revision = Revision(generation, 0, Pattern.SERVICE, template, (Run("worker", 0, count, "n-0"),))
+    revisions = (*(older.revisions if older else ()), revision)
+    return Assignment(ID, 1, "me", generation, revisions, PROJECT, NAMESPACE, "chat", grace=5.0)
+
+
+def serving(here: Loop) -> set[str]:
+    """The replicas that the address leads to, as role and index of a generation."""
+    pods = [pod["metadata"] for pod in here.pods().values()]
+    return {one["name"].split("-", 2)[2] for one in pods if "muster.io/serving" in one["labels"]}
+
+
+def services(here: Loop) -> dict[str, Any]:
+    return {key.partition("/")[2]: one["spec"] for key, one in here.server.objects["services"].items()}
+
+
+async def test_an_address_leads_to_what_is_ready_and_outlives_a_stop() -> None:
+    async with scene() as made, loop(made) as here:
+        here.agent.take(service())
+        await here.until(lambda: serving(here) == {"g1-a0-worker-0-r0", "g1-a0-worker-1-r0"})
+        reports = [each for each in here.told.of(StatusReport) if isinstance(each, StatusReport)]
+        assert {each.endpoints for each in reports if each.status.state is State.READY} == {
+            ("http://chat.runai-p.svc:8080",)
+        }
+        assert {each.status.endpoints[0][:14] for each in reports if each.status.state is State.READY} == {
+            "http://10.0.0."
+        }
+        here.agent.take(Release(ID, 1, 1, 0, 5.0, ChangeReason.SUSPENDED.value))
+        await here.until(lambda: not here.pods())
+        assert [*services(here)] == ["chat"]
+        await here.until(lambda: here.of_ours() == ["chat", workload_base(ID)])
+        assert [each.workload_id for each in await here.backend.kept(10)] == [ID]
+        assert await here.backend.kept(10) == []  # after the last one comes the first
+        await here.backend.forget([ID])
+        await here.nothing_left()
+
+
+async def test_an_address_goes_with_a_workload_that_is_deleted() -> None:
+    async with scene() as made, loop(made) as here:
+        here.agent.take(service(ServedPort(8080), ServedPort(9090, 0, Reach.BALANCER)))
+        await here.until(lambda: len(serving(here)) == 2)
+        assert len(services(here)) == 2
+        await here.backend.forget([ID])  # of what runs nothing is taken away
+        assert len(services(here)) == 2
+        here.agent.take(Release(ID, 1, 1, 0, 5.0, ChangeReason.DELETED.value))
+        await here.nothing_left()
+
+
+async def test_a_replica_that_is_replaced_gets_no_new_requests() -> None:
+    async with scene() as made, loop(made) as here:
+        old = service()
+        here.agent.take(old)
+        await here.until(lambda: len(serving(here)) == 2)
+        made.kubelets.held.add("n-0")  # what is asked to stop goes on for now
+        here.agent.take(service(count=1, generation=2))
+        await here.until(lambda: not serving(here))
+        made.kubelets.held.clear()
+        for key in [*here.pods()]:
+            made.server.change("pods", key, lambda _: None)
+        await here.until(lambda: serving(here) == {"g2-a0-worker-0-r0"})
+
+
+async def test_two_revisions_serve_side_by_side_and_the_newer_ones_ports_count() -> None:
+    async with scene() as made, loop(made) as here:
+        old = service(ServedPort(8080), ServedPort(7070, 30070, Reach.NODES))
+        here.agent.take(old)
+        await here.until(lambda: len(serving(here)) == 2)
+        assert len(services(here)) == 2
+        here.agent.take(service(ServedPort(8080, 80), generation=2, older=old))
+        await here.until(lambda: len(serving(here)) == 4)
+        assert [each["port"] for each in services(here)["chat"]["ports"]] == [80]
+        assert [*services(here)] == ["chat"]
+
+
+async def test_an_agent_that_follows_changes_the_ports_that_it_finds() -> None:
+    async with scene() as made:
+        old = service(ServedPort(8080))
+        async with loop(made) as here:
+            here.agent.take(old)
+            await here.until(lambda: len(serving(here)) == 2)
+        async with loop(made) as here:
+            here.agent.take(service(ServedPort(8080), ServedPort(9090, 0, Reach.NODES), generation=2, older=old))
+            await here.until(lambda: len(serving(here)) == 4)
+            assert len(services(here)) == 2
+            assert len(services(here)["chat"]["ports"]) == 2
+            here.agent.take(Release(ID, 1, 2, 0, 5.0, ChangeReason.DELETED.value))
+            await here.nothing_left()
