@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -11,8 +12,10 @@ from muster_cluster_agent.domain.holdings import DEVICE_IN_USE
 from muster_cluster_agent.domain.model import (
     Assignment,
     NodeHealth,
+    RunKey,
     Share,
 )
+from muster_cluster_agent.domain.plan import ReplicaPlan
 from muster_cluster_agent.errors import SecretsError
 from muster_cluster_agent.handlers import agenda
 from muster_cluster_agent.handlers.agent import Taken
@@ -38,6 +41,26 @@ async def test_a_workload_from_assignment_to_nothing(forgetful: bool) -> None:
         agent.take(release(1))
         await until(lambda: not fake.replicas)
     assert list(fake.starts.values()) == [1]
+
+
+async def test_an_assignment_that_comes_while_the_run_before_is_cleared_away_is_carried_out() -> None:
+    class SlowToClose(FakeBackend):
+        closing, close = asyncio.Event(), asyncio.Event()
+
+        async def close_runs(self, workload_id: str, run: RunKey) -> None:
+            self.closing.set()
+            await self.close.wait()
+
+    fake, told = SlowToClose(), Told()
+    async with running(fake, told) as agent:
+        agent.take(assignment(1))
+        await until(lambda: told.states(1) == ["SUCCEEDED", "GONE"])
+        agent.take(release(1))
+        await fake.closing.wait()
+        agent.take(assignment(1, attempt=1))
+        fake.close.set()
+        await until(lambda: told.states(1) == ["SUCCEEDED", "GONE"] * 2)
+    assert list(fake.starts.values()) == [1, 1]
 
 
 async def test_nothing_is_done_before_the_end_of_the_assignments_was_read() -> None:
@@ -295,12 +318,12 @@ def with_token(number: int, reference: str) -> Assignment:
 
 async def test_credentials_are_fetched_for_a_start_and_for_nothing_else() -> None:
     told, keeper = Told(), Keeper(2, token="tok")
-    made: list[tuple[tuple[str, str], ...]] = []
+    made: list[ReplicaPlan] = []
 
     class Seen(FakeBackend):
         async def act(self, action: BackendAction) -> Answer:
             if isinstance(action, Create):
-                made.append(action.plan.env)
+                made.append(action.plan)
             return await super().act(action)
 
     fake = Seen()
@@ -310,8 +333,9 @@ async def test_credentials_are_fetched_for_a_start_and_for_nothing_else() -> Non
         await until(lambda: told.states(1) == ["SUCCEEDED", "GONE"], within=30)
         await until(lambda: told.states(2) == ["SUCCEEDED", "GONE"])
     assert keeper.asked == [workload_id(1)] * 3
-    assert made.count((("PLAIN", "as it is"), ("JUPYTER_TOKEN", "tok"))) == 1
-    assert all(SEALED not in value for env in made for _, value in env)
+    sealed = [(plan.env, plan.credentials) for plan in made if plan.workload_id == workload_id(1)]
+    assert sealed == [((("PLAIN", "as it is"),), (("JUPYTER_TOKEN", "tok"),))]
+    assert all(SEALED not in value for plan in made for _, value in plan.env)
 
 
 async def test_a_replica_without_its_credential_is_not_started() -> None:

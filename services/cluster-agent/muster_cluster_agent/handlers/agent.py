@@ -270,12 +270,16 @@ class Agent:
             if not isinstance(action, Create):
                 await self._do(workload_id, case, action)
         await asyncio.gather(*(self._do(workload_id, case, action) for action in creates))
+        if case.desired is not scene.desired:
+            return  # a record came meanwhile, which has made the workload due again
         idle = not observed and not actions
         # What was here went only after the bus had acknowledged its GONE; what never was is answered for.
         finished = isinstance(case.desired, Release) and (case.acknowledged or not case.answered)
         if idle and finished and isinstance(case.desired, Release):
             case.idle = False  # until it has worked: it is tried again where it fails
             await self._backend.close_runs(workload_id, case.desired.key)
+            if case.desired is not scene.desired:
+                return
         case.idle = idle
         if idle and (case.desired is None or finished):
             self.agenda.drop(workload_id)
