@@ -9,7 +9,7 @@ import pytest
 
 from muster_cluster_agent.adapters.file_reader import backend_named
 from muster_cluster_agent.adapters.kubernetes.cluster_file import parse
-from muster_cluster_agent.adapters.kubernetes.support import KUBERNETES
+from muster_cluster_agent.adapters.kubernetes.support import KUBERNETES, support_of
 from muster_cluster_agent.domain.kubernetes import refusals
 from muster_cluster_agent.domain.kubernetes.manifests import MAIN
 from muster_cluster_agent.errors import ClusterFileError
@@ -98,9 +98,17 @@ def test_no_field_with_a_default_is_refused() -> None:
     assert set_by_default.isdisjoint(KUBERNETES.refused)
 
 
-def test_what_needs_volumes_or_an_address_is_refused_before_placement() -> None:
+def test_what_needs_more_than_a_container_is_refused_before_placement() -> None:
     refused = set(KUBERNETES.refused_words)
-    assert {"exposedUrls", "pvcs", "gitSync", "gpuMemory"} <= refused
-    assert {"image", "command", "gpu", "runAsUid", "jobType", "masterSpec", "kind=Distributed"}.isdisjoint(
+    assert {"exposedUrls", "gitSync", "gpuMemory", "hostIpc", "hostNetwork", "volumes"} <= refused
+    assert {"image", "command", "gpu", "runAsUid", "jobType", "masterSpec", "pvcs", "ports"}.isdisjoint(
         refused | set(KUBERNETES.ignored_words)
     )
+
+
+def test_a_cluster_allows_what_reaches_into_its_nodes() -> None:
+    found = parse("cluster: c\nbackend: kubernetes\nallow: [hostPath]\n", where=WHERE)
+    assert {"volumes", "mountPropagation"}.isdisjoint(support_of(found.allowed).refused_words)
+    assert "hostIpc" in support_of(found.allowed).refused_words
+    with pytest.raises(ClusterFileError, match="expected words of hostPath, hostIpc, not rootkit"):
+        parse("cluster: c\nbackend: kubernetes\nallow: [hostPath, rootkit]\n", where=WHERE)

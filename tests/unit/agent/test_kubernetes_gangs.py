@@ -155,22 +155,19 @@ def test_a_gang_has_a_name_for_each_member_a_budget_of_all_of_them_and_no_visito
     policy = made[resources.POLICY]["spec"]
     assert policy["ingress"] == [{"from": [{"podSelector": {"matchLabels": members}}]}]
     assert policy["podSelector"] == {"matchLabels": members}
-    owned = run_objects.with_root(made[resources.SERVICE], first, "uid")["metadata"]["ownerReferences"]
+    owned = run_objects.with_root(resources.SERVICE, made[resources.SERVICE], first, "uid")["metadata"][
+        "ownerReferences"
+    ]
     assert owned == [{"apiVersion": "v1", "kind": "ConfigMap", "name": first.gang, "uid": "uid", "controller": True}]
 
 
-def test_a_root_names_what_its_run_may_have_before_any_of_it_is_made() -> None:
-    sealed = [workload_pb2.EnvironmentVariable(label="KEY", value=f"{SEALED}x:1")]
-    worker, *_, launcher = gang(workload_pb2.FRAMEWORK_MPI, master="launcher", command="./s", environment=sealed)
-    for plan in (worker, launcher):
-        root = roots.root_of(
-            {**(made := roots.manifest(OWNER, plan)), "metadata": {**made["metadata"], "uid": "u"}}, OWNER
-        )
-        named = {(resource, manifest["metadata"]["name"]) for resource, manifest in objects(plan).items()}
-        found = opened(plan, {f"{SEALED}x:1": "value"})
-        assert found is not None
-        named |= {(kind, one["metadata"]["name"]) for kind, one in run_objects.objects_of(OWNER, found, PAIR)}
-        assert named <= {*root.objects}
+def test_a_root_names_what_belongs_to_it() -> None:
+    worker, *_ = gang(workload_pb2.FRAMEWORK_MPI, master="launcher", command="./s")
+    made = roots.manifest(OWNER, worker)
+    names = [(resource, manifest["metadata"]["name"]) for resource, manifest in objects(worker).items()]
+    said = {**made["metadata"]["annotations"], **roots.naming(names)["metadata"]["annotations"]}
+    root = roots.root_of({**made, "metadata": {**made["metadata"], "uid": "u", "annotations": said}}, OWNER)
+    assert root.objects == (*names,)
     assert resources.names_in("services/a,unknown/b,") == ((resources.SERVICE, "a"),)
 
 

@@ -9,7 +9,7 @@ import pytest
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from muster_cluster_agent.adapters import specs
-from muster_cluster_agent.domain.kubernetes import manifests, marks, resources, roots, workload_objects
+from muster_cluster_agent.domain.kubernetes import manifests, marks, roots, workload_objects
 from muster_cluster_agent.domain.kubernetes.manifests import Style
 from muster_cluster_agent.domain.kubernetes.roots import WorkloadRoot
 from muster_cluster_agent.domain.model import Assignment, Revision, Run
@@ -119,11 +119,11 @@ def test_without_ports_there_is_no_address() -> None:
     assert marks.ADDRESS not in manifests.pod(OWNER, plan, Style(), "uid")["metadata"]["annotations"]
 
 
-def test_the_root_of_a_workload_names_its_services() -> None:
+def test_the_root_of_a_workload_is_held_until_it_is_deleted() -> None:
     made = workload_objects.root(OWNER, served(port(80)))
     root = roots.root_of({**made, "metadata": {**made["metadata"], "uid": "u"}}, OWNER)
     assert isinstance(root, WorkloadRoot)
-    assert (root.objects, root.finalizers) == (((resources.SERVICE, "chat"),), (marks.ROOT,))
+    assert (root.workload_id, root.objects, root.finalizers) == (ID, (), (marks.ROOT,))
 
 
 def test_ports_that_the_api_completes_are_the_same_ports() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from muster.workload.v1 import workload_pb2
+from muster_cluster_agent.adapters.volumes import volumes
 from muster_cluster_agent.domain.container import Container, Reach, SecretVariable, Security, ServedPort
 from muster_kernel.quantities import parse_count
 
@@ -51,6 +52,9 @@ def container(spec: workload_pb2.WorkloadSpec) -> Container:
         ),
         large_shm=spec.large_shm,
         ports=_ports(spec),
+        volumes=volumes(spec),
+        host_ipc=spec.host_ipc,
+        home=_home(spec) if spec.create_home_dir else "",
         security=_security(spec),
     )
 
@@ -68,6 +72,14 @@ def _ports(spec: workload_pb2.WorkloadSpec) -> tuple[ServedPort, ...]:
             reach = _REACH.get(port.service_type or spec.service_type, Reach.CLUSTER)
             found.setdefault(port.container, ServedPort(port.container, port.external, reach))
     return tuple(found.values())
+
+
+def _home(spec: workload_pb2.WorkloadSpec) -> str:
+    """The home folder of the workload's user; names that no folder may have are left out of it."""
+    user = "".join(
+        character for character in spec.username.partition("@")[0] if character.isalnum() or character in "-_"
+    )
+    return f"/home/{user or 'muster'}"
 
 
 def _security(spec: workload_pb2.WorkloadSpec) -> Security:

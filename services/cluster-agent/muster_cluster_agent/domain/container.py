@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from muster_cluster_agent.domain.storage import Volume
+
 
 @dataclass(frozen=True, slots=True)
 class SecretVariable:
@@ -58,7 +60,8 @@ class Container:
     """The container of one role.
 
     pull_policy: Always, IfNotPresent or Never; empty: the cluster's own. extended: whole units by the resource's name.
-    large_shm: /dev/shm is as large as half of its memory.
+    large_shm: /dev/shm is as large as half of its memory. host_ipc: it shares its node's. home: a folder that is made
+    as its home; empty: the image's own.
     """
 
     image: str
@@ -72,4 +75,7 @@ class Container:
     extended: tuple[tuple[str, int], ...] = ()
     large_shm: bool = False
     ports: tuple[ServedPort, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    host_ipc: bool = False
+    home: str = ""
     security: Security = field(default_factory=Security)

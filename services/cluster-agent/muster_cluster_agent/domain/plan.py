@@ -24,7 +24,6 @@ from muster_cluster_agent.domain.model import (
     Template,
 )
 from muster_kernel import ids
-from muster_kernel.sealed import SEALED
 from muster_kernel.torchrun import torchrun_of
 from muster_kernel.words import split
 
@@ -106,8 +105,7 @@ class ReplicaPlan(ReplicaKey):
     """One replica as it should be. `gang`: the base name of its run, shared by all replicas that meet each other.
 
     members: role and index of each replica of a gang, in the order of their ranks; empty where it is no gang.
-    credentials: variables whose values no description of the replica may show. sealed_roles: the roles of its revision
-    that have any.
+    credentials: variables whose values no description of the replica may show.
     """
 
     gang: str
@@ -128,7 +126,6 @@ class ReplicaPlan(ReplicaKey):
     namespace: str = ""  # of its project, on back ends that have namespaces
     members: tuple[tuple[str, int], ...] = ()
     credentials: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    sealed_roles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +145,7 @@ def replica_plans(assignment: Assignment, revision: Revision) -> tuple[ReplicaPl
     workers = [member for member in members if member.run.role not in LAUNCHERS]
     gang = revision.pattern in {Pattern.GANG, Pattern.MPI}
     ranks = tuple((member.run.role, member.index) for member in members) if gang else ()
-    roles = sorted({member.run.role for member in members})
-    sealed = tuple(role for role in roles if _is_sealed(template_of(revision, role)))
-    return tuple(
-        replace(_plan(assignment, revision, member, workers, len(ranks)), members=ranks, sealed_roles=sealed)
-        for member in members
-    )
+    return tuple(replace(_plan(assignment, revision, one, workers, len(ranks)), members=ranks) for one in members)
 
 
 def _members(workload_id: str, revision: Revision) -> list[_Member]:
@@ -206,10 +198,6 @@ def _plan(
         container=template.container,
         namespace=assignment.namespace,
     )
-
-
-def _is_sealed(template: Template) -> bool:
-    return any(value.startswith(SEALED) for _, value in template.env)
 
 
 def template_of(revision: Revision, role: str) -> Template:

@@ -21,7 +21,7 @@ from muster_cluster_agent.adapters.kubernetes.cluster_file import KubernetesFile
 from muster_cluster_agent.adapters.kubernetes.logs import PodLogs
 from muster_cluster_agent.adapters.kubernetes.prerequisites import Prerequisites
 from muster_cluster_agent.adapters.kubernetes.recorder import Recorder
-from muster_cluster_agent.adapters.kubernetes.support import KUBERNETES
+from muster_cluster_agent.adapters.kubernetes.support import support_of
 from muster_cluster_agent.domain.actions import (
     Abandon,
     Answer,
@@ -80,13 +80,14 @@ class KubernetesBackend:
         self._kept_after = ""
         self._cache.pod_listeners.append(self._hear)
         self._cache.never_ran = lambda pod: self._acting.is_refused(pod.name)
+        support = support_of(file.allowed)
         self._profile = Profile(
             backend=KUBERNETES_BACKEND,
             identity=Identity.ANONYMOUS,
             portions=False,
             memory_requests=False,
-            ignored_fields=KUBERNETES.ignored_words,
-            refused_fields=KUBERNETES.refused_words,
+            ignored_fields=support.ignored_words,
+            refused_fields=support.refused_words,
         )
 
     async def __aenter__(self) -> Self:

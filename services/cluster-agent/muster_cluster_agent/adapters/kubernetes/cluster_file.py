@@ -12,13 +12,14 @@ from typing import Any, Final
 
 from muster_cluster_agent.adapters import values
 from muster_cluster_agent.adapters.file_reader import KUBERNETES_BACKEND, Reader, load
+from muster_cluster_agent.adapters.kubernetes.support import ALLOWABLE
 from muster_cluster_agent.domain.kubernetes.manifests import Style
 from muster_cluster_agent.domain.kubernetes.nodes import Counting
 from muster_cluster_agent.errors import ClusterFileError
 
 _TOP: Final = frozenset(
     {"cluster", "backend", "kubeconfig", "context", "namespace", "namespaces", "scheduler", "priority_class"}
-    | {"runtime_class", "devices", "tolerate", "pull_secrets", "node_gone_after", "rate"}
+    | {"runtime_class", "devices", "tolerate", "pull_secrets", "node_gone_after", "rate", "allow"}
 )
 _DEVICES: Final = frozenset({"resource"})
 _TOLERATION: Final = frozenset({"key", "operator", "value", "effect"})
@@ -31,7 +32,8 @@ class KubernetesFile:
     """The whole file.
 
     kubeconfig None: the pod's own account. namespace: the agent's own. managed: namespaces of projects are made where
-    they are missing. rate, burst: calls of the API server a second, and at once.
+    they are missing. allowed: what pods may have of their nodes. rate, burst: calls of the API server a second, and at
+    once.
     """
 
     cluster: str
@@ -41,6 +43,7 @@ class KubernetesFile:
     managed: bool
     style: Style = field(default_factory=Style)
     counting: Counting = field(default_factory=Counting)
+    allowed: frozenset[str] = frozenset()
     rate: float = 200.0
     burst: float = 400.0
 
@@ -80,6 +83,7 @@ def parse(text: str, *, where: Path) -> KubernetesFile:
             tolerated=frozenset(one["key"] for one in tolerate if one.get("key")),
             gone_after=_gone_after(reader, top),
         ),
+        allowed=reader.get(top, "allow", "file", _allowed, frozenset()),
         rate=reader.get(rate, "calls", "rate", _positive, 200.0),
         burst=reader.get(rate, "burst", "rate", _positive, 400.0),
     )
@@ -107,6 +111,14 @@ def _gone_after(reader: Reader, top: Mapping[str, Any]) -> float | None:
     if top.get("node_gone_after") == _NEVER:
         return None
     return reader.get(top, "node_gone_after", "file", values.seconds, 900.0)
+
+
+def _allowed(value: Any) -> frozenset[str]:
+    words = frozenset(values.words(value))
+    unknown = sorted(words.difference(ALLOWABLE))
+    if unknown:
+        raise ValueError(f"expected words of {', '.join(ALLOWABLE)}, not {', '.join(unknown)}")
+    return words
 
 
 def _positive(value: Any) -> float:

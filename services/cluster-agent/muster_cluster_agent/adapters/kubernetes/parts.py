@@ -14,7 +14,7 @@ from muster_cluster_agent.adapters.kubernetes.client import Client, configuratio
 from muster_cluster_agent.adapters.kubernetes.cluster_file import parse
 from muster_cluster_agent.adapters.kubernetes.lead import Lead
 from muster_cluster_agent.adapters.kubernetes.state import ClusterState
-from muster_cluster_agent.adapters.kubernetes.support import KUBERNETES
+from muster_cluster_agent.adapters.kubernetes.support import support_of
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.parts import Parts
 from muster_cluster_agent.settings import AgentSettings
@@ -38,7 +38,7 @@ async def open_kubernetes(runtime: Runtime, settings: AgentSettings) -> Parts:
         file.cluster,
         backend,
         state,
-        KUBERNETES,
+        support_of(file.allowed),
         folders=backend,
         eternal={"lead": lead.keep, "state": state.run, "cluster": backend.run},
     )

@@ -7,6 +7,7 @@ never adopted and never deleted; members of a gang that are made at once make wh
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,7 +19,6 @@ from muster_cluster_agent.domain.kubernetes import (
     marks,
     programs,
     refusals,
-    resources,
     roots,
     run_objects,
     workload_objects,
@@ -29,6 +29,7 @@ from muster_cluster_agent.domain.kubernetes.names import keys_name, workload_bas
 from muster_cluster_agent.domain.kubernetes.resources import BUDGET, CONFIG_MAP, SECRET, SERVICE, Resource
 from muster_cluster_agent.domain.kubernetes.roots import Root, WorkloadRoot
 from muster_cluster_agent.domain.kubernetes.starts import Mount, start_of
+from muster_cluster_agent.domain.kubernetes.storage import check_names
 from muster_cluster_agent.domain.plan import ReplicaPlan
 
 _NOT_FOUND: Final = 404
@@ -36,15 +37,18 @@ _CONFLICT: Final = 409
 
 
 @dataclass(slots=True)
-class _Run:
-    """What is known to be there of a run, or of a workload beyond its runs.
+class _Known:
+    """What is known to be there below one root, of a run or of a workload.
 
-    uids: by resource and name. members: of which its budget knows. services: as they were made last.
+    uid: the root's own. named: what the root names. uids: of what is there. members: of which the gang's budget knows.
+    made: everything that was asked for last.
     """
 
+    uid: str = ""
+    named: frozenset[tuple[Resource, str]] = frozenset()
     uids: dict[tuple[Resource, str], str] = field(default_factory=dict)
     members: int = 0
-    services: tuple[Manifest, ...] = ()
+    made: tuple[tuple[Resource, Manifest], ...] = ()
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -56,67 +60,103 @@ class Prerequisites:
         self._cache = cache
         self._owner = owner
         self._managed = managed
-        self._runs: dict[tuple[str, str], _Run] = {}  # by namespace and the root's name, until the run is over
+        self._known: dict[tuple[str, str], _Known] = {}  # by namespace and root, until the root is taken away
         self._with_programs: set[str] = set()  # namespaces
 
     async def prepare(self, plan: ReplicaPlan) -> str:
         """Makes all that the pod needs; the uid of its run's root. Raises InvalidCommand, ApiError or Unreachable."""
         start = start_of(plan)
-        run = self._runs.setdefault((plan.namespace, plan.gang), _Run())
+        check_names(plan)
+        await self._of_workload(plan)
+        return await self._of_run(plan, programs_too=Mount.PROGRAMS in start.mounts)
+
+    async def _of_run(self, plan: ReplicaPlan, *, programs_too: bool) -> str:
+        run = self._known.setdefault((plan.namespace, plan.gang), _Known())
         async with run.lock:
-            root_uid = await self._root(plan, run)
-            if Mount.PROGRAMS in start.mounts:
-                await self._programs(plan.namespace)
             keys = None if (SECRET, keys_name(plan.gang)) in run.uids else new_pair()
-            for resource, manifest in run_objects.objects_of(self._owner, plan, keys):
-                where = (resource, manifest["metadata"]["name"])
-                if where not in run.uids:
-                    made = await self._made(plan, resource, run_objects.with_root(manifest, plan, root_uid))
-                    run.uids[where] = str(made["metadata"]["uid"])
-                    if resource is BUDGET:
-                        run.members = int(made["spec"]["minAvailable"])
-            if run.members != len(plan.members):
-                await self._resize(plan, run)
-        await self._workload(plan)
-        return root_uid
+            objects = run_objects.objects_of(self._owner, plan, keys)
+            roots_now = [root for root in self._cache.roots_of(plan.workload_id) if root.name == plan.gang]
+            await self._stand(plan, run, roots.manifest(self._owner, plan), objects, roots_now)
+            if programs_too:
+                await self._programs(plan.namespace)
+            for resource, manifest in objects:
+                if (resource, manifest["metadata"]["name"]) in run.uids:
+                    continue
+                owned = run_objects.with_root(resource, manifest, plan, run.uid)
+                made = await self._make(plan, resource, owned, run)
+                if resource is BUDGET:
+                    run.members = int(made["spec"]["minAvailable"])
+            if run.members != len(plan.members):  # a gang has grown or shrunk
+                path = f"{BUDGET.path(plan.namespace)}/{plan.gang}"
+                await self._client.patch(path, run_objects.least_members(plan))
+                run.members = len(plan.members)
+            return run.uid
 
-    async def _workload(self, plan: ReplicaPlan) -> None:
-        """Makes the Services of the workload, and changes those that lead to other ports than its newest run has."""
-        services = workload_objects.services_of(self._owner, plan)
-        known = self._runs.setdefault((plan.namespace, workload_base(plan.workload_id)), _Run()) if services else _Run()
-        async with known.lock:
-            if known.services == services:
+    async def _of_workload(self, plan: ReplicaPlan) -> None:
+        """What outlives the run. Services lead to the ports of the plan that was prepared last."""
+        objects = workload_objects.objects_of(self._owner, plan)
+        if not objects:
+            return
+        kept = self._known.setdefault((plan.namespace, workload_base(plan.workload_id)), _Known())
+        async with kept.lock:
+            if kept.made == objects:
                 return
+            known = self._cache.workload_roots.get(plan.workload_id)
             root = workload_objects.root(self._owner, plan)
-            before = resources.names_in(_named_by(await self._made(plan, CONFIG_MAP, root)))
-            now = resources.names_in(_named_by(root))
-            if {*now} - {*before}:  # it names them before they are made
-                await self._name(plan, [*dict.fromkeys((*before, *now))])
-            for service in services:
-                await self._serve(plan, service, known)
-            for resource, name in before:
-                if (resource, name) not in now:
-                    await self._delete_ours(resource, plan.namespace, name, plan.workload_id, known)
-            known.services = services
+            await self._stand(plan, kept, root, objects, [known] if known is not None else [])
+            for resource, manifest in objects:
+                found = await self._make(plan, resource, manifest, kept)
+                if resource is SERVICE and workload_objects.ports_differ(manifest, found):
+                    path = f"{SERVICE.path(plan.namespace)}/{manifest['metadata']['name']}"
+                    await self._client.patch(path, {"spec": {"ports": manifest["spec"]["ports"]}})
+            wanted = {_name(each) for each in objects}
+            for resource, name in kept.named:
+                if resource is SERVICE and (resource, name) not in wanted:  # a claim stays: it holds data
+                    await self._delete_ours(resource, plan.namespace, name, plan.workload_id, kept)
+            kept.made = objects
 
-    async def _name(self, plan: ReplicaPlan, names: list[tuple[Resource, str]]) -> None:
-        path = f"{CONFIG_MAP.path(plan.namespace)}/{workload_base(plan.workload_id)}"
-        await self._client.patch(path, {"metadata": {"annotations": {marks.OBJECTS: resources.text_of(names)}}})
+    async def _stand(
+        self,
+        plan: ReplicaPlan,
+        known: _Known,
+        root: Manifest,
+        objects: Iterable[tuple[Resource, Manifest]],
+        seen: Sequence[Root | WorkloadRoot],
+    ) -> None:
+        """Makes a root where it is missing, and has it name the objects before they are made. seen: in the cache."""
+        names = [_name(each) for each in objects]
+        if seen:
+            known.uid, known.named = seen[0].uid, known.named | frozenset(seen[0].objects)
+        if not known.uid:
+            body = {
+                **root,
+                "metadata": {
+                    **root["metadata"],
+                    "annotations": {
+                        **root["metadata"]["annotations"],
+                        **roots.naming(names)["metadata"]["annotations"],
+                    },
+                },
+            }
+            made = await self._made(plan, CONFIG_MAP, body)
+            known.uid, known.named = str(made["metadata"]["uid"]), frozenset(roots.named_by(made))
+        if not known.named >= {*names}:
+            both = [*dict.fromkeys((*sorted(known.named, key=str), *names))]
+            path = f"{CONFIG_MAP.path(plan.namespace)}/{root['metadata']['name']}"
+            await self._client.patch(path, roots.naming(both))
+            known.named = frozenset(both)
 
-    async def _serve(self, plan: ReplicaPlan, service: Manifest, known: _Run) -> None:
-        found = await self._made(plan, SERVICE, service)
-        name = service["metadata"]["name"]
-        known.uids[SERVICE, name] = str(found["metadata"]["uid"])
-        if workload_objects.ports_differ(service, found):
-            path = f"{SERVICE.path(plan.namespace)}/{name}"
-            await self._client.patch(path, {"spec": {"ports": service["spec"]["ports"]}})
+    async def _make(self, plan: ReplicaPlan, resource: Resource, body: Manifest, known: _Known) -> Json:
+        found = await self._made(plan, resource, body)
+        known.uids[_name((resource, body))] = str(found["metadata"]["uid"])
+        return found
 
     async def take_away(self, root: Root | WorkloadRoot) -> None:
         """Deletes what belongs to a root, and the root itself. Raises ApiError or Unreachable."""
-        run = self._runs.get((root.namespace, root.name), _Run())
+        known = self._known.get((root.namespace, root.name), _Known())
         for resource, name in root.objects:
-            await self._delete_ours(resource, root.namespace, name, root.workload_id, run)
-        self._runs.pop((root.namespace, root.name), None)
+            await self._delete_ours(resource, root.namespace, name, root.workload_id, known)
+        self._known.pop((root.namespace, root.name), None)
         path = f"{CONFIG_MAP.path(root.namespace)}/{root.name}"
         try:
             if marks.ROOT in root.finalizers:
@@ -127,7 +167,9 @@ class Prerequisites:
             if error.status not in {_NOT_FOUND, _CONFLICT}:
                 raise
 
-    async def _delete_ours(self, resource: Resource, namespace: str, name: str, workload_id: str, known: _Run) -> None:
+    async def _delete_ours(
+        self, resource: Resource, namespace: str, name: str, workload_id: str, known: _Known
+    ) -> None:
         """Deletes an object of a workload where it is there and no other owner's."""
         path = f"{resource.path(namespace)}/{name}"
         try:
@@ -159,12 +201,6 @@ class Prerequisites:
     def _is_ours(self, metadata: Json, workload_id: str) -> bool:
         labels = metadata.get("labels") or {}
         return self._owner.has(labels) and labels.get(marks.WORKLOAD) == workload_id
-
-    async def _resize(self, plan: ReplicaPlan, run: _Run) -> None:
-        """The budget of a gang that has grown or shrunk counts the members that it has."""
-        path = f"{BUDGET.path(plan.namespace)}/{plan.gang}"
-        await self._client.patch(path, run_objects.least_members(plan))
-        run.members = len(plan.members)
 
     async def _programs(self, namespace: str) -> None:
         """The programs that replicas of this namespace are started with."""
@@ -202,16 +238,7 @@ class Prerequisites:
                 return None
         return refusals.namespace(plan.namespace, plan.project, found)
 
-    async def _root(self, plan: ReplicaPlan, run: _Run) -> str:
-        """The uid of the run's root, which is made where it is missing. Raises ApiError or Unreachable."""
-        for root in self._cache.roots_of(plan.workload_id):
-            if root.name == plan.gang and root.namespace == plan.namespace and root.uid:
-                return root.uid
-        if (CONFIG_MAP, plan.gang) not in run.uids:
-            made = await self._made(plan, CONFIG_MAP, roots.manifest(self._owner, plan))
-            run.uids[CONFIG_MAP, plan.gang] = str(made["metadata"]["uid"])
-        return run.uids[CONFIG_MAP, plan.gang]
 
-
-def _named_by(root: Json) -> str:
-    return str((root["metadata"].get("annotations") or {}).get(marks.OBJECTS, ""))
+def _name(one: tuple[Resource, Manifest]) -> tuple[Resource, str]:
+    resource, manifest = one
+    return resource, str(manifest["metadata"]["name"])

@@ -1,41 +1,39 @@
 """What the Kubernetes back end does with each field of the workload language.
 
-One container a replica: workspaces, trainings, trials, gangs and services. What needs volumes, parts of a device or an
-address outside the cluster is refused, so that the scheduler places such work elsewhere and `muster why` says so.
+One container a replica: workspaces, trainings, trials, gangs and services. What needs parts of a device, an image of
+Muster's own or an address outside the cluster is refused, so that the scheduler places such work elsewhere and
+`muster why` says so. What reaches into a node is refused unless the cluster's file allows it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from typing import Final
 
 from muster_cluster_agent.adapters.support import CONTROL_PLANE, Support
 
 _MADE: Final = frozenset(
-    {"allow_privilege_escalation", "annotations", "args", "capabilities", "command", "completions", "cpu"}
-    | {"cpu_limit", "drop_all_capabilities", "environment", "extended_resources", "gpu_devices_request"}
-    | {
-        "gpu_portion_request",
-        "gpu_request_type",
-        "image",
-        "image_pull_policy",
-        "image_pull_secrets",
-        "labels",
-        "large_shm",
-        "memory",
-    }
-    | {"clean_pod_policy", "framework", "master_spec", "processes", "slots_per_worker", "workers"}
-    | {"ports", "readiness_probe", "service_type"}
-    | {"memory_limit", "notebook_token", "parallelism", "read_only_root_filesystem", "run_as_gid"}
-    | {"run_as_non_root", "run_as_uid", "run_as_user", "seccomp_profile", "stdin", "supplemental_groups", "tty"}
-    | {"uid_gid_source", "working_dir"}
+    {"allow_privilege_escalation", "annotations", "args", "capabilities", "clean_pod_policy", "command"}
+    | {"completions", "config_map_volumes", "cpu", "cpu_limit", "create_home_dir", "data_volumes"}
+    | {"drop_all_capabilities", "empty_dir_volumes", "environment", "extended_resources", "framework"}
+    | {"gpu_devices_request", "gpu_portion_request", "gpu_request_type", "image", "image_pull_policy"}
+    | {"image_pull_secrets", "labels", "large_shm", "master_spec", "memory", "memory_limit", "nfs"}
+    | {"notebook_token", "parallelism", "ports", "processes", "pvcs", "read_only_root_filesystem"}
+    | {"readiness_probe", "run_as_gid", "run_as_non_root", "run_as_uid", "run_as_user", "seccomp_profile"}
+    | {"secret_volumes", "service_type", "slots_per_worker", "stdin", "supplemental_groups", "tty"}
+    | {"uid_gid_source", "workers", "working_dir"}
 )
 _NEEDS_MORE: Final = frozenset(
-    {"config_map_volumes", "create_home_dir", "data_volumes", "empty_dir_volumes"}
-    | {"exposed_urls", "git_sync", "gpu_memory_limit", "gpu_memory_request", "gpu_portion_limit"}
-    | {"host_ipc", "host_network", "jupyter", "mig_profile"}
-    | {"mount_propagation", "nfs", "pvcs", "s3", "secret_volumes", "tensorboard"}
-    | {"tensorboard_logdir", "volumes"}
+    {"exposed_urls", "git_sync", "gpu_memory_limit", "gpu_memory_request", "gpu_portion_limit", "host_network"}
+    | {"jupyter", "mig_profile", "s3", "tensorboard", "tensorboard_logdir"}
 )
+_INTO_THE_NODE: Final = {
+    "hostPath": frozenset({"mount_propagation", "volumes"}),
+    "hostIpc": frozenset({"host_ipc"}),
+}
+ALLOWABLE: Final = tuple(_INTO_THE_NODE)
+"""What a cluster's file may allow."""
 _BY_LOAD: Final = frozenset(
     {"autoscaler_class", "is_private_service_url", "metric", "metric_name", "scale_to_zero_retention_seconds", "target"}
 )
@@ -43,8 +41,14 @@ KUBERNETES: Final = Support(
     honoured=_MADE,
     no_matter=CONTROL_PLANE - _MADE,
     ignored=_BY_LOAD,
-    refused=_NEEDS_MORE,
+    refused=_NEEDS_MORE.union(*_INTO_THE_NODE.values()),
     refused_values=("uidGidSource=fromIdpToken",),
     because="the Kubernetes back end does not scale by load",
     containers=True,
 )
+
+
+def support_of(allowed: AbstractSet[str]) -> Support:
+    """What a cluster does whose file allows these of ALLOWABLE."""
+    fields = frozenset[str]().union(*(_INTO_THE_NODE[word] for word in allowed))
+    return replace(KUBERNETES, honoured=KUBERNETES.honoured | fields, refused=KUBERNETES.refused - fields)

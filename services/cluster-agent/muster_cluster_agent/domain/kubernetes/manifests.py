@@ -15,13 +15,14 @@ from typing import Any, Final
 
 from muster_cluster_agent.domain.container import Container, Security
 from muster_cluster_agent.domain.environment import identity
-from muster_cluster_agent.domain.kubernetes import marks
+from muster_cluster_agent.domain.kubernetes import marks, storage
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.names import credentials_name, hosts_name, keys_name
 from muster_cluster_agent.domain.kubernetes.programs import programs_name
 from muster_cluster_agent.domain.kubernetes.starts import Mount, Start, start_of
 from muster_cluster_agent.domain.model import Pattern
 from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan
+from muster_cluster_agent.domain.storage import ExistingClaim, NewClaim
 
 Manifest = dict[str, Any]
 MAIN: Final = "main"
@@ -121,7 +122,8 @@ def _pod_spec(plan: ReplicaPlan, container: Container, style: Style) -> Manifest
         "runtimeClassName": style.runtime_class,
         "schedulerName": style.scheduler,
         "imagePullSecrets": [{"name": name} for name in secrets],
-        "securityContext": _pod_security(container.security),
+        "securityContext": _pod_security(container),
+        "hostIPC": container.host_ipc,
     }
     spec.update({key: value for key, value in named.items() if value})
     volumes = [volume for volume, _ in _volumes(plan, container, start)]
@@ -132,6 +134,7 @@ def _pod_spec(plan: ReplicaPlan, container: Container, style: Style) -> Manifest
 
 def _volumes(plan: ReplicaPlan, container: Container, start: Start) -> Iterable[tuple[Manifest, Manifest]]:
     """Each volume of the pod, and where its container finds it."""
+    yield from storage.volumes_of(plan)
     if container.large_shm:
         size = (plan.limits.memory_limit or plan.limits.memory or 2 * _SHM_BYTES) // 2
         shm = {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(size)}}
@@ -149,7 +152,8 @@ def _volumes(plan: ReplicaPlan, container: Container, start: Start) -> Iterable[
 
 
 def _main(plan: ReplicaPlan, container: Container, start: Start, style: Style) -> Manifest:
-    env = _variables(plan, start)
+    env = _variables(plan, container, start)
+    mounts, blocks = [*_volumes(plan, container, start)], storage.blocks_of(plan)
     secrets = {one.name: (one.secret, one.key) for one in container.secrets}
     secrets |= {name: (credentials_name(plan.gang, plan.role), name) for name, _ in plan.credentials}
     secrets = {name: where for name, where in secrets.items() if name not in env}
@@ -176,13 +180,16 @@ def _main(plan: ReplicaPlan, container: Container, start: Start, style: Style) -
         "ports": [{"containerPort": port} for port in plan.ports],
         "readinessProbe": start.probe or _probe(plan),
         "lifecycle": _DRAINS if plan.pattern is Pattern.SERVICE else None,
-        "volumeMounts": [mount for _, mount in _volumes(plan, container, start)],
+        "volumeMounts": [mount for _, mount in mounts if mount["name"] not in blocks],
+        "volumeDevices": [
+            {"name": mount["name"], "devicePath": mount["mountPath"]} for _, mount in mounts if mount["name"] in blocks
+        ],
     }
     made.update({key: value for key, value in named.items() if value})
     return made
 
 
-def _variables(plan: ReplicaPlan, start: Start) -> dict[str, str]:
+def _variables(plan: ReplicaPlan, container: Container, start: Start) -> dict[str, str]:
     """The variables of the container; what Muster gives wins over what its user says.
 
     Which devices it sees is the runtime's matter where it has some. Without any, an image that asks its runtime for all
@@ -194,7 +201,8 @@ def _variables(plan: ReplicaPlan, start: Start) -> dict[str, str]:
         ports["PORT"] = str(plan.ports[0])
     devices = {"MUSTER_DEVICES": json.dumps([{"anonymous": plan.anonymous}] if plan.anonymous else [])}
     hidden = {} if plan.anonymous else {_VISIBLE: "void"}
-    return {**said, **identity(plan), **devices, **hidden, **ports, **start.env}
+    home = {"HOME": container.home} if container.home else {}
+    return {**home, **said, **identity(plan), **devices, **hidden, **ports, **start.env}
 
 
 def _probe(plan: ReplicaPlan) -> Manifest | None:
@@ -255,8 +263,13 @@ def _bytes(memory: int) -> str:
     return str(memory) if memory else ""
 
 
-def _pod_security(security: Security) -> Manifest:
+def _pod_security(container: Container) -> Manifest:
+    security = container.security
+    claims = any(isinstance(each.source, ExistingClaim | NewClaim) for each in container.volumes)
+    shared = security.gid if claims else None  # what is on a claim is the group's, whoever wrote it
     found = {
+        "fsGroup": shared,
+        "fsGroupChangePolicy": "OnRootMismatch" if shared is not None else None,
         "runAsUser": security.uid,
         "runAsGroup": security.gid,
         "supplementalGroups": list(security.groups) or None,

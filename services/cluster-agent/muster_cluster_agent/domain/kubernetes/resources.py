@@ -26,7 +26,8 @@ SECRET: Final = Resource("v1", "Secret", "secrets")
 CONFIG_MAP: Final = Resource("v1", "ConfigMap", "configmaps")
 BUDGET: Final = Resource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
 POLICY: Final = Resource("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
-_BY_PLURAL: Final = {each.plural: each for each in (SERVICE, SECRET, CONFIG_MAP, BUDGET, POLICY)}
+CLAIM: Final = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+_BY_PLURAL: Final = {each.plural: each for each in (SERVICE, SECRET, CONFIG_MAP, BUDGET, POLICY, CLAIM)}
 
 
 def text_of(names: Iterable[tuple[Resource, str]]) -> str:

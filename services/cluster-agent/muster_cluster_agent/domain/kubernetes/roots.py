@@ -5,11 +5,11 @@ Holds: a root names everything that its run may have beside its pods before any 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from muster_cluster_agent.domain.kubernetes import marks, resources, run_objects
+from muster_cluster_agent.domain.kubernetes import marks, resources
 from muster_cluster_agent.domain.kubernetes.ends import LINES_IN_SHARD
 from muster_cluster_agent.domain.kubernetes.manifests import Manifest
 from muster_cluster_agent.domain.kubernetes.marks import Owner
@@ -70,9 +70,8 @@ class WorkloadRoot:
 
 
 def manifest(owner: Owner, plan: ReplicaPlan) -> Manifest:
-    """The root of the plan's run."""
+    """The root of the plan's run. What it names is added by `naming`."""
     labels = marks.run_labels(owner, plan.workload_id, plan.project, (plan.generation, plan.attempt))
-    annotations = {marks.NAME: plan.workload, marks.OBJECTS: resources.text_of(run_objects.names_of(plan))}
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -80,16 +79,26 @@ def manifest(owner: Owner, plan: ReplicaPlan) -> Manifest:
             "name": plan.gang,
             "namespace": plan.namespace,
             "labels": {**labels, marks.ROOT_OF: "run", marks.SHARD: str(ROOT_SHARD)},
-            "annotations": annotations,
+            "annotations": {marks.NAME: plan.workload},
             "finalizers": [marks.ROOT],
         },
     }
 
 
+def naming(names: Iterable[tuple[Resource, str]]) -> Manifest:
+    """What a root says of the objects that belong to it, as a patch of it."""
+    return {"metadata": {"annotations": {marks.OBJECTS: resources.text_of(names)}}}
+
+
+def named_by(raw: Json) -> tuple[tuple[Resource, str], ...]:
+    """The objects that a root names."""
+    return resources.names_in((raw["metadata"].get("annotations") or {}).get(marks.OBJECTS, ""))
+
+
 def root_of(raw: Json, owner: Owner) -> Root | WorkloadRoot:
     """A root of its JSON. Raises ValueError or KeyError for a ConfigMap that is none of this agent's."""
     metadata = raw["metadata"]
-    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    labels = metadata.get("labels") or {}
     if not owner.has(labels):
         raise ValueError(f"it belongs to another agent ({labels.get(marks.ORIGIN, 'none')})")
     said: dict[str, Any] = {
@@ -97,7 +106,7 @@ def root_of(raw: Json, owner: Owner) -> Root | WorkloadRoot:
         "namespace": metadata["namespace"],
         "uid": metadata["uid"],
         "workload_id": labels[marks.WORKLOAD],
-        "objects": resources.names_in(annotations.get(marks.OBJECTS, "")),
+        "objects": named_by(raw),
         "finalizers": tuple(metadata.get("finalizers") or ()),
     }
     if labels[marks.ROOT_OF] == "workload":

@@ -1,8 +1,7 @@
 """What a run has beside its root and its pods: addresses, keys, credentials, protection (kubernetes.md 3 and 20).
 
-Called by the Kubernetes back end before a pod is made, and when a run is over. Pure: keys are arguments.
-Holds: what a run may have follows from its revision alone, so that the root can name all of it before any of it is
-made; what is not in that list is never taken away.
+Called by the Kubernetes back end before a pod is made. Pure: keys are arguments.
+Holds: everything but claims is owned by the root; a claim holds data, which no collector of garbage may erase.
 """
 
 from __future__ import annotations
@@ -15,8 +14,17 @@ from muster_cluster_agent.domain.kubernetes import marks
 from muster_cluster_agent.domain.kubernetes.manifests import Manifest, owned_by
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.names import credentials_name, hosts_name, keys_name
-from muster_cluster_agent.domain.kubernetes.resources import BUDGET, CONFIG_MAP, POLICY, SECRET, SERVICE, Resource
+from muster_cluster_agent.domain.kubernetes.resources import (
+    BUDGET,
+    CLAIM,
+    CONFIG_MAP,
+    POLICY,
+    SECRET,
+    SERVICE,
+    Resource,
+)
 from muster_cluster_agent.domain.kubernetes.starts import hosts_of
+from muster_cluster_agent.domain.kubernetes.storage import claims_of
 from muster_cluster_agent.domain.model import Pattern
 from muster_cluster_agent.domain.plan import ReplicaPlan
 
@@ -29,20 +37,14 @@ class KeyPair:
     public: str
 
 
-def names_of(plan: ReplicaPlan) -> tuple[tuple[Resource, str], ...]:
-    """Every object that the plan's run may have beside its root and its pods."""
-    found = [(resource, plan.gang) for resource in (SERVICE, BUDGET, POLICY) if plan.members]
-    if plan.pattern is Pattern.MPI:
-        found += [(SECRET, keys_name(plan.gang)), (CONFIG_MAP, hosts_name(plan.gang))]
-    return (*found, *((SECRET, credentials_name(plan.gang, role)) for role in plan.sealed_roles))
-
-
 def objects_of(owner: Owner, plan: ReplicaPlan, keys: KeyPair | None) -> tuple[tuple[Resource, Manifest], ...]:
     """What has to be there before this replica's pod is made, the root aside and without its owner's uid.
 
-    keys: a fresh pair for a run whose replicas reach each other by ssh; the pair that was there first stays.
+    keys: a fresh pair for a run whose replicas reach each other by ssh; None: its pair is there.
     """
-    found: list[tuple[Resource, Manifest]] = []
+    found: list[tuple[Resource, Manifest]] = [
+        (CLAIM, {**_object(owner, plan, CLAIM, name), "spec": spec}) for name, spec in claims_of(plan, ephemeral=True)
+    ]
     if plan.credentials:
         name = credentials_name(plan.gang, plan.role)
         found.append((SECRET, _secret(owner, plan, name, dict(plan.credentials))))
@@ -56,8 +58,10 @@ def objects_of(owner: Owner, plan: ReplicaPlan, keys: KeyPair | None) -> tuple[t
     return tuple(found)
 
 
-def with_root(manifest: Manifest, plan: ReplicaPlan, root_uid: str) -> Manifest:
+def with_root(resource: Resource, manifest: Manifest, plan: ReplicaPlan, root_uid: str) -> Manifest:
     """The object, owned by the root of its run."""
+    if resource is CLAIM:
+        return manifest
     return {**manifest, "metadata": {**manifest["metadata"], "ownerReferences": [owned_by(plan.gang, root_uid)]}}
 
 

@@ -1,4 +1,4 @@
-"""What a workload has beyond its runs: its root, and the Services by which it is reached (kubernetes.md 3.2 and 6).
+"""What a workload has beyond its runs: its root, its claims, and the Services that lead to it (kubernetes.md 3.2, 6).
 
 Called by the Kubernetes back end before a pod is made, and when the workload is deleted. Pure.
 Holds: a Service leads to the pods that are labelled as serving, of whichever run, so that it stays over a rollout.
@@ -10,19 +10,19 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from muster_cluster_agent.domain.container import Container, Reach, ServedPort
-from muster_cluster_agent.domain.kubernetes import marks, resources
+from muster_cluster_agent.domain.kubernetes import marks
 from muster_cluster_agent.domain.kubernetes.manifests import Manifest
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.names import service_name, workload_base
-from muster_cluster_agent.domain.kubernetes.resources import CONFIG_MAP, SERVICE
+from muster_cluster_agent.domain.kubernetes.resources import CLAIM, CONFIG_MAP, SERVICE, Resource
+from muster_cluster_agent.domain.kubernetes.storage import claims_of
 from muster_cluster_agent.domain.plan import ReplicaPlan
 
 _SUFFIXES: Final = {Reach.NODES: "nodes", Reach.BALANCER: "balancer"}
 
 
 def root(owner: Owner, plan: ReplicaPlan) -> Manifest:
-    """What stands for the workload until it is deleted. It names the Services that the workload has."""
-    names = [(SERVICE, service["metadata"]["name"]) for service in services_of(owner, plan)]
+    """What stands for the workload until it is deleted. What it names is added by `roots.naming`."""
     labels = marks.workload_labels(owner, plan.workload_id, plan.project)
     return {
         "apiVersion": CONFIG_MAP.api,
@@ -31,10 +31,28 @@ def root(owner: Owner, plan: ReplicaPlan) -> Manifest:
             "name": workload_base(plan.workload_id),
             "namespace": plan.namespace,
             "labels": {**labels, marks.ROOT_OF: "workload"},
-            "annotations": {marks.NAME: plan.workload, marks.OBJECTS: resources.text_of(names)},
+            "annotations": {marks.NAME: plan.workload},
             "finalizers": [marks.ROOT],
         },
     }
+
+
+def objects_of(owner: Owner, plan: ReplicaPlan) -> tuple[tuple[Resource, Manifest], ...]:
+    """What has to be there before the plan's pod is made and stays when its run is over."""
+    labels = marks.workload_labels(owner, plan.workload_id, plan.project)
+    claims = [
+        (
+            CLAIM,
+            {
+                "apiVersion": CLAIM.api,
+                "kind": CLAIM.kind,
+                "metadata": {"name": name, "namespace": plan.namespace, "labels": labels},
+                "spec": spec,
+            },
+        )
+        for name, spec in claims_of(plan, ephemeral=False)
+    ]
+    return (*claims, *((SERVICE, service) for service in services_of(owner, plan)))
 
 
 def services_of(owner: Owner, plan: ReplicaPlan) -> tuple[Manifest, ...]:
