@@ -14,7 +14,6 @@ from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.domain.actions import Abandon, Answer, BackendAction, Bury, Create, Outcome, Remove, Stop
 from muster_cluster_agent.domain.container import Container
 from muster_cluster_agent.domain.fleet import Identity
-from muster_cluster_agent.domain.holdings import DEVICE_IN_USE
 from muster_cluster_agent.domain.model import (
     Assignment,
     NodeHealth,
@@ -29,6 +28,7 @@ from muster_cluster_agent.domain.plan import ReplicaPlan, replica_plans
 from muster_cluster_agent.domain.status import failure_of, judge
 from muster_cluster_agent.end import end
 from muster_cluster_agent.ports import Backend, Changed
+from muster_kernel.reasons import RefusalCode
 from tests.support.agents import workload_id
 from tests.support.backends import FakeBackend, Forgetful
 from tests.support.kubernetes_backends import NAMESPACE, PROJECT, backend_on, scene
@@ -169,7 +169,7 @@ async def test_a_device_is_refused_until_the_replica_that_holds_it_is_gone(backe
     holder = await running(backend, shares=(Share(first, whole=True),))
     part = plan("sleep 1000", 2, shares=(Share(first, portion_milli=100),))
     answer = await settled(backend, Create(part))
-    assert (answer.outcome, answer.code) == (Outcome.REFUSED, DEVICE_IN_USE)
+    assert (answer.outcome, answer.code) == (Outcome.REFUSED, RefusalCode.DEVICE_IN_USE)
     assert first in answer.message
     assert holder.name in answer.message
     assert await seen(backend, part.name) is None

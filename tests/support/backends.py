@@ -26,10 +26,11 @@ from muster_cluster_agent.domain.actions import (
     Stop,
 )
 from muster_cluster_agent.domain.fleet import Device, Fleet, Node, NodeState, Profile
-from muster_cluster_agent.domain.holdings import DEVICE_IN_USE, Holding, device_conflict
+from muster_cluster_agent.domain.holdings import Holding, device_conflict
 from muster_cluster_agent.domain.model import Ended, NodeHealth, NodeView, Observed, RunKey, Share
 from muster_cluster_agent.domain.plan import MpiLauncher, Plain, ReplicaPlan, Torchrun
 from muster_cluster_agent.ports import Backend, Changed
+from muster_kernel.reasons import RefusalCode
 
 DEVICES = tuple(Device(f"GPU-{slot}", "A100-40GB", 40 << 30, slot) for slot in range(2))
 
@@ -145,7 +146,7 @@ class FakeBackend:
             return Answer(Outcome.REFUSED, f"node {plan.node} takes nothing")
         conflict = self._conflict(plan)
         if conflict:
-            return Answer(Outcome.REFUSED, conflict, DEVICE_IN_USE)
+            return Answer(Outcome.REFUSED, conflict, RefusalCode.DEVICE_IN_USE)
         self.shares[plan.name] = plan.shares
         self.starts[plan.name] = self.starts.get(plan.name, 0) + 1
         made = replace(_made(plan, self), started_at=self.clock(), ready=True)

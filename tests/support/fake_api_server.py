@@ -20,7 +20,7 @@ from aiohttp import web
 
 Object = dict[str, Any]
 _KINDS: Final = frozenset(
-    {"pods", "configmaps", "nodes", "namespaces", "leases"}
+    {"pods", "configmaps", "nodes", "namespaces", "leases", "events"}
     | {"services", "secrets", "poddisruptionbudgets", "networkpolicies", "persistentvolumeclaims"}
 )
 _HISTORY: Final = 5_000
@@ -166,6 +166,7 @@ class FakeApiServer:
             item
             for key, item in sorted(self.objects[kind].items())
             if _meant(item, namespace, request.query.get("labelSelector", ""))
+            and _about(item, request.query.get("fieldSelector", ""))
         ]
         first = int(request.query.get("continue") or 0)
         limit = int(request.query.get("limit") or len(chosen) or 1)
@@ -275,6 +276,12 @@ def _meant(item: Object, namespace: str, selector: str) -> bool:
         if name not in labels or (found and labels[name] != value):
             return False
     return True
+
+
+def _about(item: Object, selector: str) -> bool:
+    """Whether an event is about the object that a field selector names by its uid."""
+    wanted = selector.removeprefix("involvedObject.uid=")
+    return not selector or item.get("involvedObject", {}).get("uid") == wanted
 
 
 def _merged(old: Any, new: Any) -> Any:

@@ -25,6 +25,7 @@ from muster_cluster_agent.errors import BadRecord
 from muster_cluster_agent.handlers.agent import Agent, Taken
 from muster_cluster_agent.ports import Backend, DeadLetter, Reporter
 from muster_kernel.ids import is_uuid
+from muster_kernel.reasons import RefusalCode
 
 _POLL_MS: Final = 1000
 _BATCH: Final = 500
@@ -242,7 +243,7 @@ class Assignments:
             )
         )
         if bad.workload_id:
-            refusal = Refuse(bad.workload_id, bad.generation, bad.attempt, "BadRecord", str(bad))
+            refusal = Refuse(bad.workload_id, bad.generation, bad.attempt, RefusalCode.BAD_RECORD, str(bad))
             self._agent.refuse(refusal)
 
 

@@ -107,6 +107,56 @@ class ChangeReason(StrEnum):
     AUTO_DELETED = "AutoDeleted"
 
 
+class RefusalScope(StrEnum):
+    """What an agent's refusal holds for."""
+
+    NODE = "Node"
+    CLUSTER = "Cluster"
+    WORKLOAD = "Workload"
+
+
+class RefusalCode(StrEnum):
+    """Why an agent does not carry an assignment out, or not for one of its replicas."""
+
+    INVALID_COMMAND = "InvalidCommand"
+    BAD_RECORD = "BadRecord"
+    AGENT_ERROR = "AgentError"
+    UNKNOWN_NODE = "UnknownNode"
+    NODE_NOT_READY = "NodeNotReady"
+    UNKNOWN_DEVICE = "UnknownDevice"
+    DEVICE_IN_USE = "DeviceInUse"
+    FOREIGN_TAKEN = "ForeignTaken"
+    GATED = "Gated"
+    START_DEADLINE = "StartDeadline"
+    NAMESPACE_QUOTA = "NamespaceQuota"
+    NAMESPACE_NOT_OURS = "NamespaceNotOurs"
+    ADMISSION_DENIED = "AdmissionDenied"
+    MISSING_OBJECT = "MissingObject"
+    MUTATED = "Mutated"
+    UNSUPPORTED = "Unsupported"
+    NAME_CONFLICT = "NameConflict"
+
+    @property
+    def scope(self) -> RefusalScope:
+        """What a refusal with this code holds for."""
+        if self in _OF_WORKLOAD:
+            return RefusalScope.WORKLOAD
+        return RefusalScope.NODE if self in _OF_NODE else RefusalScope.CLUSTER
+
+    @property
+    def permanent(self) -> bool:
+        """Whether no wait changes it, but only another spec, or a cluster that takes other things."""
+        return self in _PERMANENT
+
+
+_OF_WORKLOAD: Final = frozenset({RefusalCode.INVALID_COMMAND, RefusalCode.BAD_RECORD})
+_OF_NODE: Final = frozenset(
+    {RefusalCode.UNKNOWN_NODE, RefusalCode.NODE_NOT_READY, RefusalCode.UNKNOWN_DEVICE, RefusalCode.DEVICE_IN_USE}
+    | {RefusalCode.FOREIGN_TAKEN, RefusalCode.START_DEADLINE}
+)
+_PERMANENT: Final = _OF_WORKLOAD | {RefusalCode.MUTATED, RefusalCode.UNSUPPORTED, RefusalCode.NAME_CONFLICT}
+
+
 class PreemptionCause(StrEnum):
     """Why a workload gives its place up though nothing of it failed."""
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from muster_cluster_agent.adapters.local.backend import LocalBackend
 from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.domain.actions import Create, Outcome, Stop
-from muster_cluster_agent.domain.holdings import DEVICE_IN_USE
 from muster_cluster_agent.domain.model import Observed, Share, Slice
 from muster_cluster_agent.domain.plan import ReplicaPlan, replica_plans
 from muster_cluster_agent.end import end
+from muster_kernel.reasons import RefusalCode
 from tests.support.agent_loops import assignment
 from tests.support.waiting import eventually
 
@@ -60,7 +60,7 @@ async def test_a_restarted_agent_gives_no_device_away_that_is_in_use(tmp_path: P
                 (Share("GPU-a", portion_milli=500), Share("GPU-b", memory_bytes=11 << 30), low, high), start=6
             ):
                 answer = await after.act(Create(on(share, number)))
-                assert (answer.outcome, answer.code) == (Outcome.REFUSED, DEVICE_IN_USE), share
+                assert (answer.outcome, answer.code) == (Outcome.REFUSED, RefusalCode.DEVICE_IN_USE), share
             assert (await after.act(Create(on(Share("GPU-a", portion_milli=400), 10)))).outcome is Outcome.DONE
             await after.act(Stop(running[2].name, 0.0, "released"))
 

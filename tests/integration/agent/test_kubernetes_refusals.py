@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from muster_cluster_agent.adapters.kubernetes import backend as backend_module
-from muster_cluster_agent.domain.kubernetes import marks
+from muster_cluster_agent.domain.kubernetes import marks, starting
 from muster_cluster_agent.domain.plan import replica_plans
 from muster_cluster_agent.ports import RefusalReport
 from tests.support.fake_api_server import refusal
+from tests.support.fake_kubelet import now
 from tests.support.kubernetes_backends import NAMESPACE, scene
 from tests.support.kubernetes_loops import assignment, loop, release
 
@@ -114,10 +115,39 @@ async def test_a_pod_that_is_bound_after_all_counts_by_its_own_end(monkeypatch: 
 
 async def test_a_missing_secret_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backend_module, "_LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(backend_module, "START_PROBLEM_SECONDS", 0.2)
+    monkeypatch.setattr(starting, "_WAITING_SECONDS", 0.2)
     async with scene() as made, loop(made) as here:
         key = await here.hinder("CreateContainerConfigError", 'secret "x" not found')
         await here.until(lambda: "deletionTimestamp" in here.pods()[key]["metadata"])
         made.server.change("pods", key, lambda pod: pod["status"].update({"phase": "Failed"}))
         assert 'secret "x" not found' in (await here.refused("MissingObject")).refusal.message
         assert "FAILED" not in here.told.states(1)
+
+
+async def test_a_volume_that_the_events_call_missing_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend_module, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(starting, "_WAITING_SECONDS", 0.2)
+    async with scene() as made, loop(made) as here:
+        key = await here.hinder("ContainerCreating", "")
+        uid = here.pods()[key]["metadata"]["uid"]
+        event = {
+            "metadata": {"name": "e", "namespace": NAMESPACE},
+            "involvedObject": {"uid": uid},
+            "reason": "FailedMount",
+            "message": 'configmap "conf" not found',
+            "lastTimestamp": now(),
+        }
+        made.server.put("events", event)
+        await here.until(lambda: "deletionTimestamp" in here.pods()[key]["metadata"])
+        made.server.change("pods", key, lambda pod: pod["status"].update({"phase": "Failed"}))
+        assert 'configmap "conf" not found' in (await here.refused("MissingObject")).refusal.message
+
+
+async def test_a_pod_that_starts_as_it_should_asks_for_no_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend_module, "_LOOK_SECONDS", 0.05)
+    async with scene() as made, loop(made) as here:
+        asked: list[str] = []
+        made.server.fault = lambda _, path: asked.append(path) if path.endswith("/events") else None
+        here.agent.take(assignment("sleep 1000"))
+        await here.told_last("READY")
+        assert asked == []

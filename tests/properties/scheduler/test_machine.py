@@ -174,16 +174,16 @@ class SchedulerMachine(Surroundings):
         self.fleet.send(report, report)
 
     @precondition(lambda self: self.holders)
-    @rule(at=NUMBERS, forever=st.booleans())
-    def refuse(self, at: int, forever: bool) -> None:
+    @rule(at=NUMBERS, forever=st.booleans(), scope=st.sampled_from(["node", "cluster", "workload"]), one=st.booleans())
+    def refuse(self, at: int, forever: bool, scope: str, one: bool) -> None:
         w = self.fleet.workload(self.holder(at))
         if w.replicas:
-            node_name = min(w.replicas.values(), key=lambda r: r.holder).node[1]
+            replica = min(w.replicas.values(), key=lambda r: r.holder)
             order = self.fleet.order(w.cluster)
-            retry = 0 if forever else 30
-            self.fleet.send(
-                events.AssignmentRefused(w.cluster, order, w.id, w.generation, w.attempt, "C", "m", node_name, retry)
-            )
+            node_name = replica.node[1] if scope == "node" else ""
+            run = (w.cluster, order, w.id, w.revision, w.attempt, "AdmissionDenied", "m", node_name)
+            meant = (replica.holder.role, replica.holder.rank, replica.holder.k) if one else ()
+            self.fleet.send(events.AssignmentRefused(*run, 0 if forever else 30, scope == "workload", *meant))
 
     @rule(seconds=st.sampled_from([1, 5, 31, 400]))
     def pass_time(self, seconds: int) -> None:

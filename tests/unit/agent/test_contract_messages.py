@@ -40,6 +40,7 @@ from muster_cluster_agent.ports import (
     SampleReport,
     StatusReport,
 )
+from muster_kernel.reasons import RefusalCode
 
 ID = "0190c0de-0000-7000-8000-000000000001"
 GPU = "GPU-11111111-1111-4111-8111-111111111111"
@@ -244,8 +245,11 @@ def test_an_inventory_is_told_in_full_or_as_a_difference() -> None:
 def test_everything_else_that_is_told() -> None:
     held = told(HeldReport((Held(ID, 1, 2, 3, (STATUS,)),), 9))
     assert (held.assignments[0].replicas[0].name, held.highest_epoch) == ("name", 9)
-    refused = told(RefusalReport(Refuse(ID, 1, 2, "Code", "why", "n", 30)))
-    assert (refused.reason.code, refused.node, refused.retry_after_seconds) == ("Code", "n", 30)
+    refused = told(RefusalReport(Refuse(ID, 1, 2, RefusalCode.FOREIGN_TAKEN, "why", "n", "worker", 3, 1)))
+    assert (refused.reason.code, refused.node, refused.retry_after_seconds) == ("ForeignTaken", "n", 30)
+    assert (refused.scope, refused.role, refused.index, refused.k) == (agent_pb2.REFUSAL_SCOPE_NODE, "worker", 3, 1)
+    refused = told(RefusalReport(Refuse(ID, 1, 2, RefusalCode.NAME_CONFLICT, "why")))
+    assert (refused.scope, refused.retry_after_seconds) == (agent_pb2.REFUSAL_SCOPE_CLUSTER, 0)
     assert told(BeatReport(0.0)).backend == agent_pb2.BACKEND_HEALTH_OK
     assert told(BeatReport(0.0)).dead_man_seconds == 0
     assert told(BeatReport(0.0, dead_man=840.2)).dead_man_seconds == 841, "never less than a supervisor waits"

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from muster_cluster_agent.domain.actions import Answer, BackendAction, Create, Refuse
-from muster_cluster_agent.domain.holdings import DEVICE_IN_USE
 from muster_cluster_agent.domain.model import (
     Assignment,
     NodeHealth,
@@ -25,6 +24,7 @@ from muster_cluster_agent.ports import (
     InventoryReport,
     RefusalReport,
 )
+from muster_kernel.reasons import RefusalCode
 from muster_kernel.sealed import SEALED
 from tests.support.agent_loops import Told, assignment, release, running
 from tests.support.agents import workload_id
@@ -199,7 +199,7 @@ async def test_a_refusal_is_told_once_a_run() -> None:
         agent.agenda.mark_everything()
         agent.take(assignment(2))
         await until(lambda: len(told.of(RefusalReport)) == 2)
-        agent.refuse(Refuse(workload_id(3), 0, 0, "BadRecord", "no protobuf"))
+        agent.refuse(Refuse(workload_id(3), 0, 0, RefusalCode.BAD_RECORD, "no protobuf"))
     assert len(told.of(RefusalReport)) == 3
 
 
@@ -229,7 +229,7 @@ async def test_a_device_that_is_held_is_refused_with_the_reason_and_tried_until_
         await until(lambda: told.states(3) == ["READY"])
         await until(lambda: refusals(told))
         (refusal,) = refusals(told)
-        assert (refusal.workload_id, refusal.code, refusal.node) == (workload_id(2), DEVICE_IN_USE, "n-0")
+        assert (refusal.workload_id, refusal.code, refusal.node) == (workload_id(2), RefusalCode.DEVICE_IN_USE, "n-0")
         assert "device GPU-0 is still held by replica w-" in refusal.message
         assert refusal.retry_after > 0, "0 would end the workload for good"
         case = agent.agenda.case(workload_id(2))

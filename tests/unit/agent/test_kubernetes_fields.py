@@ -1,4 +1,4 @@
-"""Every field that the Kubernetes back end honours changes what is made of a workload; a new one needs a sample here."""
+"""Every field that the Kubernetes back end honours changes what is made of a workload; each has a sample here."""
 
 from __future__ import annotations
 

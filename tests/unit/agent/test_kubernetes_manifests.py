@@ -201,11 +201,11 @@ def test_what_admission_changes_is_named() -> None:
         (400, "BadRequest", 'admission webhook "w" denied the request: no', "AdmissionDenied"),
         (422, "Invalid", "Pod is invalid: spec.containers[0].image: Required value", "AdmissionDenied"),
         (409, refusals.TAKEN, "taken", "NameConflict"),
-        (500, "InternalError", "etcd", ""),
-        (429, "TooManyRequests", "", ""),
+        (500, "InternalError", "etcd", None),
+        (429, "TooManyRequests", "", None),
     ],
 )
-def test_an_error_of_the_server_has_its_code(status: int, reason: str, message: str, code: str) -> None:
+def test_an_error_of_the_server_has_its_code(status: int, reason: str, message: str, code: str | None) -> None:
     answer = refusals.answer_of(status, reason, message)
     assert answer.code == code
     assert message in answer.message

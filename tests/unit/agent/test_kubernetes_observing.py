@@ -10,18 +10,15 @@ import pytest
 from muster_cluster_agent.domain.kubernetes import ends, marks
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.observing import (
-    StartProblem,
     StopRequest,
     evidence_of,
     is_refused,
     observed,
-    start_problem_of,
-    unschedulable,
 )
-from muster_cluster_agent.domain.kubernetes.pods import moment, pod_of
+from muster_cluster_agent.domain.kubernetes.pods import pod_of
 from muster_cluster_agent.domain.model import Failure, NodeHealth, NodeView, Pattern, State
 from muster_cluster_agent.domain.status import failure_of, judge
-from tests.support.kubernetes_pods import BOUND, KEY, OWNER, at, disruption, ended, pod, raw, running, waiting
+from tests.support.kubernetes_pods import KEY, OWNER, disruption, ended, pod, raw, running, waiting
 
 UP = NodeView("n-0", NodeHealth.UP, "boot")
 OWN_LIMIT = 'Usage of EmptyDir volume "shm" exceeds the limit 1Gi.'
@@ -125,33 +122,6 @@ def test_what_no_agent_wrote_is_no_line() -> None:
     for line in ("", "[]x", '{"run": "g1-a0"}', '{"run": "x", "workload": "w", "role": "r", "pattern": "single"}'):
         with pytest.raises((ValueError, KeyError)):
             ends.replica_of("w", line)
-
-
-def unbound(second: int, reason: str = "Unschedulable") -> dict[str, Any]:
-    condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": "0/2 nodes"}
-    return {"conditions": [{**condition, "lastTransitionTime": at(second)}]}
-
-
-def test_a_pod_that_fits_nowhere_is_named_after_a_while() -> None:
-    now = moment(at(40)) or 0.0
-    assert unschedulable(pod(unbound(10), node=""), now, 30.0) == "0/2 nodes"
-    assert unschedulable(pod(unbound(11), node=""), now, 30.0) == ""
-    assert unschedulable(pod(unbound(10, "SchedulingGated"), node=""), now, 30.0) == ""
-    assert unschedulable(pod(unbound(10), node="", deleted=20), now, 30.0) == ""
-    assert unschedulable(pod({"conditions": [BOUND]}), now, 30.0) == ""
-
-
-def test_a_pod_that_will_not_start_is_named() -> None:
-    assert start_problem_of(pod(waiting("InvalidImageName", "bad"))) == StartProblem(
-        "InvalidImageName: bad", at_once=True
-    )
-    assert start_problem_of(pod(waiting("ErrImagePull", "403"))) == StartProblem("ErrImagePull: 403")
-    missing = start_problem_of(pod(waiting("CreateContainerConfigError", 'secret "x" not found')))
-    assert missing is not None
-    assert missing.missing
-    assert start_problem_of(pod(waiting("ContainerCreating"))) is None
-    assert start_problem_of(pod(running())) is None
-    assert start_problem_of(pod(waiting("InvalidImageName"), deleted=3)) is None
 
 
 def test_a_container_whose_code_is_lost_is_no_fault_of_its_command() -> None:

@@ -161,12 +161,17 @@ def test_a_launcher_starts_after_its_workers_and_stops_them_after_its_success() 
     )
 
 
-def test_workers_that_never_come_end_the_launcher_at_the_deadline() -> None:
-    wanted = assignment(Pattern.MPI, Run("worker", 0, 1, "n-0"), Run("launcher", 0, 1, "n-0"), start_deadline=NOW - 1)
-    worker, launcher = planned(wanted)
-    (action,) = due(wanted, observed(worker, ready=False))
+def test_workers_that_are_never_ready_end_the_launcher_at_the_deadline() -> None:
+    wanted = assignment(Pattern.MPI, Run("worker", 0, 2, "n-0"), Run("launcher", 0, 1, "n-0"), start_deadline=NOW - 1)
+    first, second, launcher = planned(wanted)
+    slow = observed(first, ready=False, started_at=NOW - 601)
+    (action,) = due(wanted, slow, observed(second))
     assert isinstance(action, Abandon)
     assert action.plan == launcher
+    # What has not started, or has just started, has its time still: an image may be pulled for longer than that.
+    assert due(wanted, slow, observed(second, ready=False)) == ()
+    assert due(wanted, slow, observed(second, ready=False, started_at=None)) == ()
+    assert due(replace(wanted, start_deadline=None), slow, observed(second)) == ()
 
 
 def test_stragglers_have_two_minutes_after_rank_zero() -> None:
@@ -236,7 +241,7 @@ def test_what_does_not_fit_is_refused_with_its_reason_before_anything_starts() -
     away = assignment(Pattern.SINGLE, Run("worker", 0, 1, "nowhere"))
     (refusal,) = due(away)
     assert isinstance(refusal, Refuse)
-    assert (refusal.code, refusal.retry_after) == ("UnknownNode", 0)
+    assert (refusal.code, refusal.retry_after, refusal.role) == ("UnknownNode", 30, "worker")
     silent = {"n-0": NodeView("n-0", NodeHealth.SILENT, "boot")}
     (refusal,) = due(assignment(), nodes=silent)
     assert isinstance(refusal, Refuse)
@@ -255,6 +260,15 @@ def test_half_a_gang_on_a_node_that_falls_silent_is_not_refused() -> None:
     wanted = assignment(Pattern.SINGLE, Run("worker", 0, 1, "n-0"), Run("worker", 1, 1, "nowhere"))
     first, _ = planned(wanted)
     assert due(wanted, observed(first)) == ()
+
+
+def test_a_replica_that_cannot_be_started_holds_up_none_of_its_service() -> None:
+    wanted = assignment(Pattern.SERVICE, Run("worker", 0, 1, "n-0"), Run("worker", 1, 1, "nowhere"))
+    first, second = planned(wanted)
+    refusal, create = due(wanted)
+    assert create == Create(first)
+    assert isinstance(refusal, Refuse)
+    assert (refusal.role, refusal.index, refusal.k, refusal.node) == ("worker", 1, second.k, "nowhere")
 
 
 def test_a_services_address_leads_to_what_is_ready() -> None:

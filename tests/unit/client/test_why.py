@@ -131,6 +131,45 @@ def test_why_shows_the_attempt_the_shares_and_the_estimate(muster: Command, worl
     assert muster("why", "extra").out.endswith("  Starts       unknown when: no run-time limit\n")
 
 
+def test_why_says_which_clusters_refused_it_and_when_they_are_asked_again(muster: Command, world: World) -> None:
+    world.add("bert-8")
+    refusals = [
+        scheduler_pb2.SeenRefusal(
+            cluster="north",
+            node="n7",
+            reason=workload_pb2.Reason(code="ForeignTaken", message="0/9 nodes are available"),
+            at=_ago(41),
+            again_at=_ago(-79.5),
+            times=2,
+        ),
+        scheduler_pb2.SeenRefusal(
+            cluster="south",
+            reason=workload_pb2.Reason(code="AdmissionDenied", message='the registry is not "allowed"'),
+            at=_ago(7260),
+            times=5,
+        ),
+    ]
+    world.explanation.CopyFrom(
+        scheduler_pb2.Explanation(
+            name="bert-8",
+            phase=workload_pb2.PHASE_PENDING,
+            asks="4 GPUs",
+            reason=workload_pb2.Reason(code="NoRoom", message="no room"),
+            refusals=refusals,
+        )
+    )
+    assert muster("why", "bert-8").out.splitlines()[2:] == [
+        "  Blocked by   no room",
+        "  Refused      north/n7 41 s ago: ForeignTaken: 0/9 nodes are available; tried",
+        "                 there again in 79 s, refused 2 times in a row",
+        "               cluster south 2 h 1 min ago: AdmissionDenied: the registry is not",
+        '                 "allowed"; not tried there again until its spec or the',
+        "                 cluster's profile changes, refused 5 times in a row",
+    ]
+    told = json.loads(muster("why", "bert-8", "--json").out)
+    assert [each["times"] for each in told["refusals"]] == [2, 5]
+
+
 def test_why_of_what_does_not_wait(muster: Command, world: World) -> None:
     world.add("bert", phase=workload_pb2.PHASE_RUNNING)
     world.explanation.CopyFrom(scheduler_pb2.Explanation(name="bert", phase=workload_pb2.PHASE_RUNNING))

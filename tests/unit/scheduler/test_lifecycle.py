@@ -202,10 +202,12 @@ def test_an_agent_refuses_for_now_and_for_good() -> None:
     assert workload.replicas["worker", 0].node != first
     fleet.wait(61)
     assert not workload.avoid or workload.phase is Phase.INITIALIZING
-    fleet.send(events.AssignmentRefused("c1", fleet.order(), workload.id, 1, 2, "Unsupported", "never", "", 0))
+    fleet.send(
+        events.AssignmentRefused("c1", fleet.order(), workload.id, 1, 2, "InvalidCommand", "never", "", 0, final=True)
+    )
     fleet.gone(1)
     assert workload.phase is Phase.FAILED
-    assert workload.message == "Unsupported: never"
+    assert workload.message == "InvalidCommand: never"
 
 
 def test_terminal_is_sticky_and_old_reports_do_nothing() -> None:

@@ -27,6 +27,7 @@ from muster_cluster_agent.ports import (
     SampleReport,
     StatusReport,
 )
+from muster_kernel.reasons import RefusalScope
 
 SERVICE: Final = "cluster-agent"
 _MESSAGE_LIMIT: Final = 1000
@@ -34,6 +35,11 @@ _LOG_LIMIT: Final = 4000
 _VALUE_LIMIT: Final = 64 << 10
 _IGNORED: Final = "FieldIgnored"
 _WORKING: Final = "WorkingFolder"
+_SCOPES: Final = {
+    RefusalScope.NODE: agent_pb2.REFUSAL_SCOPE_NODE,
+    RefusalScope.CLUSTER: agent_pb2.REFUSAL_SCOPE_CLUSTER,
+    RefusalScope.WORKLOAD: agent_pb2.REFUSAL_SCOPE_WORKLOAD,
+}
 
 
 def timestamp(seconds: float | None) -> Timestamp | None:
@@ -133,6 +139,10 @@ def _refused(report: RefusalReport, order: agent_pb2.ReportOrder) -> agent_pb2.A
         reason=workload_pb2.Reason(code=refusal.code, message=clean(refusal.message, _MESSAGE_LIMIT)),
         node=refusal.node,
         retry_after_seconds=refusal.retry_after,
+        scope=_SCOPES[refusal.code.scope],
+        role=refusal.role,
+        index=refusal.index,
+        k=refusal.k,
     )
 
 

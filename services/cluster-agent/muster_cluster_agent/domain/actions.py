@@ -7,9 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from muster_cluster_agent.domain.model import ReplicaKey
 from muster_cluster_agent.domain.plan import ReplicaPlan
+from muster_kernel.reasons import RefusalCode, RefusalScope
+
+_NODE_AGAIN: Final = 30  # seconds; the scheduler lets the pause grow where it is refused again
+_CLUSTER_AGAIN: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +72,33 @@ BackendAction = Create | Abandon | Stop | Bury | Remove | Route
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Tell the scheduler that its assignment cannot be done. `retry_after` in seconds; 0: never."""
+    """Tell the scheduler that its assignment cannot be done, or not for one replica of it.
+
+    role: of the one replica that is meant, with its index and its k; empty: the whole run.
+    """
 
     workload_id: str
     generation: int
     attempt: int
-    code: str
+    code: RefusalCode
     message: str
     node: str = ""
-    retry_after: int = 0
+    role: str = ""
+    index: int = 0
+    k: int = 0
+
+    @property
+    def retry_after(self) -> int:
+        """Seconds after which it may be tried there again; 0: not as it is."""
+        if self.code.permanent:
+            return 0
+        return _NODE_AGAIN if self.code.scope is RefusalScope.NODE else _CLUSTER_AGAIN
+
+
+def refusal_of(plan: ReplicaPlan, code: RefusalCode, message: str) -> Refuse:
+    """The refusal of one replica."""
+    run = (plan.workload_id, plan.generation, plan.attempt)
+    return Refuse(*run, code, message, plan.node, plan.role, plan.index, plan.k)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +134,12 @@ class Outcome(Enum):
 class Answer:
     """The outcome of one action, with a sentence for people where it is not DONE or ALREADY.
 
-    code: the reason of a refusal that is reported to the scheduler; empty: the action is only tried again.
+    code: the reason of a refusal that is reported to the scheduler; None: the action is only tried again.
     """
 
     outcome: Outcome
     message: str = ""
-    code: str = ""
+    code: RefusalCode | None = None
 
 
 DONE = Answer(Outcome.DONE)

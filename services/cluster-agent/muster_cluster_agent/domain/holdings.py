@@ -9,15 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from muster_cluster_agent.domain.fleet import Device
 from muster_cluster_agent.domain.model import Share, Slice
 from muster_kernel.mig import CARDS
 from muster_kernel.quantities import MILLI
-
-DEVICE_IN_USE: Final = "DeviceInUse"
-"""The code of a refusal because a replica that is not GONE holds a device of the new one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from muster_cluster_agent.domain.actions import (
     Remove,
     Route,
     Stop,
+    refusal_of,
 )
 from muster_cluster_agent.domain.model import (
     Assignment,
@@ -42,12 +43,12 @@ from muster_cluster_agent.domain.model import (
 )
 from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan, replica_plans
 from muster_kernel.ids import replica_name
-from muster_kernel.reasons import ChangeReason
+from muster_kernel.reasons import ChangeReason, RefusalCode
 
 STRAGGLER_SECONDS: Final = 120.0  # how long the others may go on after the deciding replica has succeeded
+_READY_SECONDS: Final = 600.0  # how long a worker may take from its start until it is ready
 _GIVEN_UP: Final = "it was given up before it was started"
 _DELETIONS: Final = frozenset({ChangeReason.DELETED.value, ChangeReason.AUTO_DELETED.value})
-_AGAIN_SOON: Final = 30  # seconds until a node that was not ready may be tried again
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,8 @@ def _assign(assignment: Assignment, scene: Scene, now: float, verdict: _Verdict)
         try:
             plans = replica_plans(assignment, revision)
         except (InvalidCommand, ValueError) as error:
-            verdict.actions.append(_refusal(assignment, revision, "InvalidCommand", str(error)))
+            run = (assignment.workload_id, revision.generation, revision.attempt)
+            verdict.actions.append(Refuse(*run, RefusalCode.INVALID_COMMAND, str(error)))
             continue
         wanted.update((plan.name, plan) for plan in plans)
     _drop_unwanted(assignment, scene, wanted, verdict)
@@ -198,26 +200,41 @@ def _run(
         return
     if not missing or scene.held_back:
         return
-    if mine:
-        missing = _without_hopeless(assignment, revision, missing, scene, verdict)
-    refusal = _unfit(assignment, revision, missing, scene.nodes)
-    if refusal is not None:
-        if not mine:
-            verdict.actions.append(refusal)
-        return
+    if not gang:
+        missing = _fitting(missing, scene.nodes, verdict)
+    else:
+        if mine:
+            missing = _without_hopeless(revision, missing, scene, verdict)
+        refusal = next(filter(None, (_unfit(plan, scene.nodes) for plan in missing)), None)
+        if refusal is not None:
+            if not mine:  # what has begun waits for its node, which may be silent for a moment only
+                verdict.actions.append(refusal)
+            return
     if _in_the_way(missing, scene.observed, {r.key for r in assignment.revisions}):
         return
     verdict.actions.extend(_starts(assignment, missing, here, now))
 
 
+def _fitting(missing: list[ReplicaPlan], nodes: Mapping[str, NodeView], verdict: _Verdict) -> list[ReplicaPlan]:
+    """Those that can be started. Each of the others may get another place, and holds up none."""
+    left = []
+    for plan in missing:
+        refusal = _unfit(plan, nodes)
+        if refusal is None:
+            left.append(plan)
+        else:
+            verdict.actions.append(refusal)
+    return left
+
+
 def _without_hopeless(
-    assignment: Assignment, revision: Revision, missing: list[ReplicaPlan], scene: Scene, verdict: _Verdict
+    revision: Revision, missing: list[ReplicaPlan], scene: Scene, verdict: _Verdict
 ) -> list[ReplicaPlan]:
     """Gives up what an elastic gang can do without and what cannot be started: it would hold up the others."""
     left = []
     for plan in missing:
         spare = revision.spares(plan.role, plan.index)
-        refusal = _unfit(assignment, revision, [plan], scene.nodes) if spare else None
+        refusal = _unfit(plan, scene.nodes) if spare else None
         if refusal is None:
             left.append(plan)
             continue
@@ -264,29 +281,18 @@ def _decider(revision: Revision, mine: list[Observed]) -> Observed | None:
     return next((r for r in mine if r.index == 0), None)
 
 
-def _unfit(
-    assignment: Assignment, revision: Revision, missing: list[ReplicaPlan], nodes: Mapping[str, NodeView]
-) -> Refuse | None:
+def _unfit(plan: ReplicaPlan, nodes: Mapping[str, NodeView]) -> Refuse | None:
     """Why what is missing cannot be started where it is told to; None: it can."""
-    for plan in missing:
-        node = nodes.get(plan.node)
-        if node is None:
-            return _refusal(assignment, revision, "UnknownNode", f"this cluster has no node {plan.node!r}", plan.node)
-        if node.health is not NodeHealth.UP:
-            return _refusal(
-                assignment, revision, "NodeNotReady", f"node {plan.node} is {node.health.value}", plan.node, _AGAIN_SOON
-            )
-        lacking = sorted({share.device for share in plan.shares} - node.devices)
-        if lacking:
-            text = f"node {plan.node} has no healthy device {', '.join(lacking)}"
-            return _refusal(assignment, revision, "UnknownDevice", text, plan.node, _AGAIN_SOON)
+    node = nodes.get(plan.node)
+    if node is None:
+        return refusal_of(plan, RefusalCode.UNKNOWN_NODE, f"this cluster has no node {plan.node!r}")
+    if node.health is not NodeHealth.UP:
+        return refusal_of(plan, RefusalCode.NODE_NOT_READY, f"node {plan.node} is {node.health.value}")
+    lacking = sorted({share.device for share in plan.shares} - node.devices)
+    if lacking:
+        text = f"node {plan.node} has no healthy device {', '.join(lacking)}"
+        return refusal_of(plan, RefusalCode.UNKNOWN_DEVICE, text)
     return None
-
-
-def _refusal(
-    assignment: Assignment, revision: Revision, code: str, message: str, node: str = "", retry: int = 0
-) -> Refuse:
-    return Refuse(assignment.workload_id, revision.generation, revision.attempt, code, message, node, retry)
 
 
 def _in_the_way(missing: list[ReplicaPlan], observed: Iterable[Observed], runs: AbstractSet[RunKey]) -> bool:
@@ -303,13 +309,24 @@ def _in_the_way(missing: list[ReplicaPlan], observed: Iterable[Observed], runs: 
 def _starts(
     assignment: Assignment, missing: list[ReplicaPlan], here: Mapping[str, Observed], now: float
 ) -> Iterable[Action]:
-    late = assignment.start_deadline is not None and now > assignment.start_deadline
     for plan in missing:
         waiting = [name for name in plan.after if name not in here or not here[name].ready]
         if not waiting:
             yield Create(plan)
-        elif late:
+        elif _is_late(assignment, [here.get(name) for name in waiting], now):
             yield Abandon(plan, f"{len(waiting)} of {len(plan.after)} workers were not ready before the start deadline")
+
+
+def _is_late(assignment: Assignment, awaited: Iterable[Observed | None], now: float) -> bool:
+    """Whether workers that have started have had their time to be ready. One that has not has a deadline of its own."""
+    if assignment.start_deadline is None:
+        return False
+    deadline = assignment.start_deadline
+    for worker in awaited:
+        if worker is None or worker.started_at is None:
+            return False
+        deadline = max(deadline, worker.started_at + _READY_SECONDS)
+    return now > deadline
 
 
 def _routes(scene: Scene, stopping: AbstractSet[str]) -> Iterable[Action]:

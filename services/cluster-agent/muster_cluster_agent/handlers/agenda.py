@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from muster_cluster_agent.domain.actions import Refuse
 from muster_cluster_agent.domain.model import Assignment, Release
 
 _RETRY_SECONDS: Final = 0.5
@@ -27,7 +28,7 @@ class Case:
     desired: Assignment | Release | None = None
     planned: frozenset[str] = frozenset()
     removed: set[str] = field(default_factory=set)
-    refused: tuple[int, int, str] | None = None
+    refused: set[Refuse] = field(default_factory=set)  # what was told of this record
     answered: bool = False  # it was told that nothing of the released run is here
     acknowledged: bool = False  # and the bus has it
     denied: set[str] = field(default_factory=set)  # replicas of which it was said that they are not here
@@ -38,8 +39,9 @@ class Case:
     def obey(self, record: Assignment | Release, traceparent: str | None) -> None:
         """The record is what counts from now on; what was answered to an older one no longer does."""
         self.desired, self.traceparent = record, traceparent
-        self.answered, self.acknowledged, self.refused, self.tries = False, False, None, 0
+        self.answered, self.acknowledged, self.tries = False, False, 0
         self.denied.clear()
+        self.refused.clear()
 
     @property
     def without_effect(self) -> str:

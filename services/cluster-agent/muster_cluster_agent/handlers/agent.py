@@ -20,13 +20,13 @@ import structlog
 from muster_cluster_agent.domain.actions import (
     Absent,
     Action,
-    Answer,
     BackendAction,
     Create,
     NothingHere,
     Outcome,
     Refuse,
     Remove,
+    refusal_of,
 )
 from muster_cluster_agent.domain.model import Assignment, NodeView, Release, State, Status, is_stale
 from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan, replica_plans
@@ -43,13 +43,13 @@ from muster_cluster_agent.ports import (
     Secrets,
     StatusReport,
 )
+from muster_kernel.reasons import RefusalCode
 
 WORKERS: Final = 8
 HEARTBEAT_SECONDS: Final = 10.0
 RESYNC_SECONDS: Final = 300.0
 _RETRY_SECONDS: Final = 0.5
 _TRIES: Final = 5
-_REFUSED_SECONDS: Final = 30  # until the scheduler may try the node again that refused a replica
 
 log = structlog.get_logger(__name__)
 
@@ -197,7 +197,8 @@ class Agent:
         self.telling.book.forget()
         await self.tell_state()
         for case in self.agenda.cases():
-            case.answered, case.acknowledged, case.refused = False, False, None
+            case.answered, case.acknowledged = False, False
+            case.refused.clear()
             case.denied.clear()
             case.idle = case.idle and isinstance(case.desired, Assignment)
         self.agenda.mark_everything()
@@ -242,7 +243,7 @@ class Agent:
         if case.tries == _TRIES and isinstance(case.desired, Assignment):
             newest = case.desired.newest
             text = f"the agent failed {_TRIES} times to work on it; its log says why"
-            refusal = Refuse(workload_id, newest.generation, newest.attempt, "AgentError", text, retry_after=60)
+            refusal = Refuse(workload_id, newest.generation, newest.attempt, RefusalCode.AGENT_ERROR, text)
             self.telling.refuse_once(case, refusal)
 
     async def _settle(self, workload_id: str) -> None:
@@ -313,17 +314,10 @@ class Agent:
             case.removed.add(action.plan.name)
             self.telling.was_here(case, action.plan, answer.message)
             return
-        if isinstance(action, Create) and answer.code:
-            self._tell_refused(case, action.plan, answer)
+        if isinstance(action, Create) and answer.code is not None:
+            # The scheduler may place it elsewhere. Until it does, it is still wanted here, and tried again.
+            self.telling.refuse_once(case, refusal_of(action.plan, answer.code, answer.message))
         self.agenda.again(workload_id)
-
-    def _tell_refused(self, case: Case, plan: ReplicaPlan, answer: Answer) -> None:
-        """The scheduler learns why a replica cannot be created now, and may place its run elsewhere.
-
-        Until it does, the run is still wanted here, and creating it is tried again.
-        """
-        run = (plan.workload_id, plan.generation, plan.attempt)
-        self.telling.refuse_once(case, Refuse(*run, answer.code, answer.message, plan.node, _REFUSED_SECONDS))
 
     async def _opened(self, plan: ReplicaPlan) -> ReplicaPlan | None:
         """The plan with its credentials, or None where they cannot be had now: it is tried again."""

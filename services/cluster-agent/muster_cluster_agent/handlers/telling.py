@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from muster_cluster_agent.domain.actions import Absent, NothingHere, Refuse
@@ -52,10 +53,10 @@ class Telling:
         self._reporter.tell(RefusalReport(refusal))
 
     def refuse_once(self, case: Case, refusal: Refuse) -> None:
-        """A refusal, unless it was the last thing said of this case."""
-        said = (refusal.generation, refusal.attempt, refusal.code)
-        if case.refused != said:
-            case.refused = said
+        """A refusal, unless the same was told of this record; what differs in its message alone is the same."""
+        said = replace(refusal, message="")
+        if said not in case.refused:
+            case.refused.add(said)
             self._reporter.tell(RefusalReport(refusal, case.traceparent))
 
     def nothing_here(self, case: Case, action: NothingHere) -> None:

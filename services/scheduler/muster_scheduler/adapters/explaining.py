@@ -14,6 +14,7 @@ from muster_scheduler.domain.answers.growing import Growth
 from muster_scheduler.domain.answers.prospects import Displaced, Outlook, Prospect, Prospects
 from muster_scheduler.domain.answers.shares import QueueShare
 from muster_scheduler.domain.answers.viewing import EVERYONE, Viewer
+from muster_scheduler.domain.asked.refusals import NEVER, Refusal
 from muster_scheduler.domain.asked.workloads import Workload
 
 _OUTLOOKS: Final = {
@@ -60,6 +61,18 @@ def explanation(workload: Workload, answer: Explanation) -> scheduler_pb2.Explan
         estimate=_estimate(answer.estimate) if answer.estimate else None,
         nearest=answer.nearest,
         growth=_growth(answer.growth) if answer.growth else None,
+        refusals=[_refusal(each) for each in answer.refusals],
+    )
+
+
+def _refusal(told: Refusal) -> scheduler_pb2.SeenRefusal:
+    return scheduler_pb2.SeenRefusal(
+        cluster=told.cluster,
+        node=told.node,
+        reason=workload_pb2.Reason(code=told.code, message=told.message),
+        at=encoding.timestamp(told.at),
+        again_at=encoding.timestamp(told.until) if told.until < NEVER else None,
+        times=told.times,
     )
 
 

@@ -13,6 +13,7 @@ from muster_kernel.lifecycle import DesiredPhase, Phase
 from muster_kernel.reasons import ChangeReason, WaitingReason
 from muster_scheduler.adapters.rows import copied, text
 from muster_scheduler.domain.asked.courses import COURSE, FIRST, Claim, Reservation, turned
+from muster_scheduler.domain.asked.refusals import Refusal
 from muster_scheduler.domain.asked.requests import Grant, Holder
 from muster_scheduler.domain.asked.workloads import NO_NEWS, Ending, News, Replica, ReplicaState, Request, Workload
 
@@ -68,6 +69,7 @@ class WorkloadBody(msgspec.Struct, frozen=True, omit_defaults=True):
     has_run: bool = False
     fault_at: int = 0
     trial_faults: tuple[tuple[int, int], ...] = ()
+    refusals: tuple[Refusal, ...] = ()
 
 
 class ReplicaBody(msgspec.Struct, frozen=True, omit_defaults=True):

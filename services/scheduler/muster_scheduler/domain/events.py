@@ -220,7 +220,12 @@ class ReplicaReported(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AssignmentRefused:
-    """An agent will not do what an assignment says. retry_after: seconds; 0: never, the reason is permanent."""
+    """An agent will not do what an assignment says.
+
+    retry_after: seconds; 0: not before the spec or what the cluster takes changes. node: empty where the cluster as a
+    whole refuses. final: no cluster can take the workload as it is. role, rank, k: the one replica that is meant; an
+    empty role: the whole run.
+    """
 
     cluster: str
     order: Order
@@ -231,6 +236,10 @@ class AssignmentRefused:
     message: str
     node: str
     retry_after: int
+    final: bool = False
+    role: str = ""
+    rank: int = 0
+    k: int = 0
 
 
 class Held(NamedTuple):

@@ -24,7 +24,7 @@ from muster_scheduler.domain.books.restoring import keep, remember, restore
 from muster_scheduler.domain.books.touched import Touched
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.decisions import Burst, Decision, PhaseChange, Taken, each
-from muster_scheduler.domain.life import admission, fleet, inventories, quarantine, reports, tenancy
+from muster_scheduler.domain.life import admission, fleet, inventories, quarantine, refusals, reports, tenancy
 from muster_scheduler.domain.placement.place import Budget
 from muster_scheduler.domain.turning import cycle, fading
 
@@ -280,7 +280,7 @@ def _on_replica(world: World, event: events.ReplicaReported) -> None:
 
 def _on_assignment_refused(world: World, event: events.AssignmentRefused) -> None:
     if fleet.accept(world, event.cluster, event.order) is not None:
-        reports.on_assignment_refused(world, event)
+        refusals.on_assignment_refused(world, event)
 
 
 _HANDLERS: Final[dict[type, Callable[[World, Any], None]]] = {

@@ -238,6 +238,7 @@ def replica(message: Any, event: Event) -> domain.Event:
 
 def refused(message: Any, event: Event) -> domain.Event:
     """An assignment that the agent will not carry out."""
+    of_cluster = message.scope == agent_pb2.REFUSAL_SCOPE_CLUSTER
     return domain.AssignmentRefused(
         _cluster(message, event),
         _order(message),
@@ -246,8 +247,12 @@ def refused(message: Any, event: Event) -> domain.Event:
         message.attempt,
         values.text(message.reason.code),
         values.text(message.reason.message, values.MESSAGE_LIMIT),
-        values.text(message.node),
+        "" if of_cluster else values.text(message.node),
         message.retry_after_seconds,
+        message.scope == agent_pb2.REFUSAL_SCOPE_WORKLOAD,
+        values.text(message.role),
+        message.index,
+        message.k,
     )
 
 

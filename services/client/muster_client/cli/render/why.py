@@ -23,26 +23,28 @@ def why_text(told: scheduler_pb2.Explanation, now: datetime) -> str:
     """The explanation: what it waits for, what blocks it, how the nodes stand, and what would let it start."""
     phase = phase_word(told.phase)
     if phase not in _WAITING:
-        return _short_of(told, phase) if told.HasField("growth") else _not_waiting(told, phase)
+        return _short_of(told, phase, now) if told.HasField("growth") else _not_waiting(told, phase)
     return f"{_headline(told, now)}\n\n{blocked_text(told, now)}"
 
 
 def blocked_text(told: scheduler_pb2.Explanation, now: datetime) -> str:
     """What blocks it, how the nodes stand, and what would let it start; also of one that would only wait."""
     lines = _labelled("Blocked by", told.reason.message or told.reason.code or "not known yet")
+    lines += _listed("Refused", [_refusal(each, now) for each in told.refusals])
     lines += _standing(told)
     if told.HasField("estimate"):
         lines += _labelled("Starts", _estimate(told.estimate, now), further="  ")
     return _with_help(lines, _STARTS, told)
 
 
-def _short_of(told: scheduler_pb2.Explanation, phase: str) -> str:
+def _short_of(told: scheduler_pb2.Explanation, phase: str, now: datetime) -> str:
     """How many replicas it runs with, and what stands against the next one."""
     growth = told.growth
     many = f"{growth.replicas} of the {growth.wanted} replicas that it would have"
     before = f" and {growth.before} of the revision before" if growth.before else ""
     headline = folded(f"{told.name} does not wait: it is {phase}, with {many}{before}.")
     lines = _labelled("Held back by", growth.reason.message or growth.reason.code)
+    lines += _listed("Refused", [_refusal(each, now) for each in told.refusals])
     return f"{headline}\n\n{_with_help([*lines, *_standing(told)], _GROWS, told)}"
 
 
@@ -83,6 +85,20 @@ def _standing(told: scheduler_pb2.Explanation) -> list[str]:
     lines += _listed("Room", [each.text for each in told.attempts])
     lines += _listed("Shares", [_share(each) for each in told.shares])
     return lines
+
+
+def _refusal(told: scheduler_pb2.SeenRefusal, now: datetime) -> str:
+    where = f"{told.cluster}/{told.node}" if told.node else f"cluster {told.cluster}"
+    at, again = time_of(told.at), time_of(told.again_at) if told.HasField("again_at") else None
+    ago = f" {span((now - at).total_seconds())} ago" if at else ""
+    if again is None:
+        then = "not tried there again until its spec or the cluster's profile changes"
+    elif again <= now:
+        then = "may be tried there again"
+    else:
+        then = f"tried there again in {span((again - now).total_seconds())}"
+    often = f", refused {told.times} times in a row" if told.times > 1 else ""
+    return f"{where}{ago}: {told.reason.code}: {told.reason.message}; {then}{often}"
 
 
 def _share(told: scheduler_pb2.QueueShare) -> str:

@@ -39,6 +39,7 @@ from muster_cluster_agent.domain.kubernetes.workload_objects import addresses_of
 from muster_cluster_agent.domain.model import NodeHealth, Observed, RunKey
 from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan
 from muster_cluster_agent.errors import BackendError
+from muster_kernel.reasons import RefusalCode
 
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
@@ -110,7 +111,7 @@ class Acting:
             self._unseen[plan.name] = UnseenPod(plan, time.monotonic())  # until it is known whether the pod is there
             answer = await self._pod(plan, body)
         except InvalidCommand as error:
-            return Answer(Outcome.REFUSED, str(error), refusals.UNSUPPORTED)
+            return Answer(Outcome.REFUSED, str(error), RefusalCode.UNSUPPORTED)
         except ApiError as error:
             answer = refusals.answer_of(error.status, error.reason, error.message)
         except Unreachable as error:
@@ -295,7 +296,7 @@ class Acting:
         """Why a pod of which nothing ran leaves no trace; None: its end is that of its replica."""
         if is_refused(pod):
             text = f"the kubelet of {pod.node} refused it: {pod.message or pod.reason}"
-            return Answer(Outcome.REFUSED, text, refusals.FOREIGN_TAKEN)
+            return Answer(Outcome.REFUSED, text, RefusalCode.FOREIGN_TAKEN)
         if any(one.ran for one in pod.containers):  # it was bound before it could be taken back
             self._withdrawn.pop(pod.name, None)
         return self._withdrawn.get(pod.name)
@@ -320,7 +321,7 @@ class Acting:
             if name not in self._cache.by_name:
                 del self._refused[name]
 
-    async def withdraw(self, pod: Pod, message: str, code: str = refusals.FOREIGN_TAKEN) -> None:
+    async def withdraw(self, pod: Pod, message: str, code: RefusalCode = RefusalCode.FOREIGN_TAKEN) -> None:
         """Deletes a pod of which nothing runs, as it was last seen: one that has changed meanwhile stays."""
         # Before the call, since what it does may be seen before its answer. Only evidence makes a refusal of it.
         self._withdrawn[pod.name] = Answer(Outcome.REFUSED, message, code)
@@ -348,12 +349,12 @@ class Acting:
             raw = await self._client.get(f"{path}/{plan.name}")
             metadata = raw["metadata"]
             if not self._owner.has(metadata.get("labels") or {}) or _spec_of(metadata) != _spec_of(body["metadata"]):
-                return Answer(Outcome.REFUSED, refusals.taken("Pod", metadata), refusals.NAME_CONFLICT)
+                return Answer(Outcome.REFUSED, refusals.taken("Pod", metadata), RefusalCode.NAME_CONFLICT)
             return ALREADY
         changed = refusals.mutated(body, raw)
         if not changed:
             return DONE
-        self._withdrawn[plan.name] = Answer(Outcome.REFUSED, refusals.mutation(changed), refusals.MUTATED)
+        self._withdrawn[plan.name] = Answer(Outcome.REFUSED, refusals.mutation(changed), RefusalCode.MUTATED)
         await self._delete_now(f"{path}/{plan.name}", {"uid": raw["metadata"]["uid"]})
         return self._withdrawn[plan.name]
 

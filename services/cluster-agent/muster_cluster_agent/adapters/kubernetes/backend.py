@@ -21,6 +21,7 @@ from muster_cluster_agent.adapters.kubernetes.cluster_file import KubernetesFile
 from muster_cluster_agent.adapters.kubernetes.logs import PodLogs
 from muster_cluster_agent.adapters.kubernetes.prerequisites import Prerequisites
 from muster_cluster_agent.adapters.kubernetes.recorder import Recorder
+from muster_cluster_agent.adapters.kubernetes.start_watch import StartWatch
 from muster_cluster_agent.adapters.kubernetes.support import support_of
 from muster_cluster_agent.domain.actions import (
     Abandon,
@@ -33,25 +34,14 @@ from muster_cluster_agent.domain.actions import (
     Stop,
 )
 from muster_cluster_agent.domain.fleet import Fleet, Identity, Profile
-from muster_cluster_agent.domain.kubernetes import marks, refusals
+from muster_cluster_agent.domain.kubernetes import marks
 from muster_cluster_agent.domain.kubernetes.marks import Owner
-from muster_cluster_agent.domain.kubernetes.observing import (
-    START_PROBLEM_SECONDS,
-    VANISHED,
-    StartProblem,
-    StopRequest,
-    evidence_of,
-    start_problem_of,
-    stop_request_of,
-    unschedulable,
-)
+from muster_cluster_agent.domain.kubernetes.observing import VANISHED, evidence_of, stop_request_of
 from muster_cluster_agent.domain.kubernetes.pods import Pod
 from muster_cluster_agent.domain.model import NodeView, Observed, RunKey
 from muster_cluster_agent.errors import BackendError
 from muster_cluster_agent.ports import Changed, Kept
 
-UNBOUND_SECONDS: Final = 30.0
-"""How long the cluster's scheduler may say that a pod fits nowhere before it is placed elsewhere."""
 SILENT_SECONDS: Final = 10.0
 """How long the API server may be without an answer before what is known counts as old."""
 _LOOK_SECONDS: Final = 5.0
@@ -73,9 +63,9 @@ class KubernetesBackend:
         prerequisites = Prerequisites(client, self._cache, owner, managed=file.managed)
         self._acting = Acting(client, self._cache, self._recorder, prerequisites, owner, file.style, clock)
         self._addressing = Addressing(client, self._cache, prerequisites)
+        self._starts = StartWatch(client, self._acting, file.pull_seconds)
         self._logs = PodLogs(client, self._cache)
         self._tasks: list[asyncio.Task[None]] = []
-        self._start_problems: dict[str, float] = {}  # since when a pod does not start
         self._gone_after = file.counting.gone_after
         self._kept_after = ""
         self._cache.pod_listeners.append(self._hear)
@@ -234,8 +224,8 @@ class KubernetesBackend:
             self._cache.look_at_nodes(now)
             self._acting.forget_refusals()
             pods = [*self._cache.by_name.values()]
-            for name in self._start_problems.keys() - self._cache.by_name.keys():
-                del self._start_problems[name]
+            for name in self._starts.known() - self._cache.by_name.keys():
+                self._starts.forget(name)
             try:
                 await self._acting.resolve_unseen()
                 await self._acting.close_late()
@@ -253,22 +243,8 @@ class KubernetesBackend:
             await self._acting.clear(pod)
         elif pod.stop_request and pod.deleted_at is None and not pod.terminal:  # the answer to its deletion was lost
             await self._acting.end(pod, stop_request_of(pod))
-        elif unbound := unschedulable(pod, now, UNBOUND_SECONDS):
-            await self._acting.withdraw(pod, f"the cluster's scheduler finds no place on its node: {unbound}")
-        elif problem := start_problem_of(pod):
-            await self._look_at_start_problem(pod, problem, now)
         else:
-            self._start_problems.pop(pod.name, None)
-
-    async def _look_at_start_problem(self, pod: Pod, problem: StartProblem, now: float) -> None:
-        """A pod that does not start: what it names is missing, or it cannot start at all."""
-        since = self._start_problems.setdefault(pod.name, now)
-        if not problem.at_once and now - since < START_PROBLEM_SECONDS:
-            return
-        if problem.missing:
-            await self._acting.withdraw(pod, problem.text, refusals.MISSING_OBJECT)
-        else:
-            await self._acting.end(pod, StopRequest(fault=problem.text))
+            await self._starts.look(pod, now)
 
     def _look_for_vanished(self, pod: Pod, now: float) -> None:
         """A pod without its object may run until its node gives evidence, or for as long as on a silent node."""

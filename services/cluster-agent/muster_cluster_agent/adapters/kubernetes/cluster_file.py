@@ -20,6 +20,7 @@ from muster_cluster_agent.errors import ClusterFileError
 _TOP: Final = frozenset(
     {"cluster", "backend", "kubeconfig", "context", "namespace", "namespaces", "scheduler", "priority_class"}
     | {"runtime_class", "devices", "tolerate", "pull_secrets", "node_gone_after", "rate", "allow"}
+    | {"pull_deadline"}
 )
 _DEVICES: Final = frozenset({"resource"})
 _TOLERATION: Final = frozenset({"key", "operator", "value", "effect"})
@@ -32,7 +33,8 @@ class KubernetesFile:
     """The whole file.
 
     kubeconfig None: the pod's own account. namespace: the agent's own. managed: namespaces of projects are made where
-    they are missing. allowed: what pods may have of their nodes. rate, burst: calls of the API server a second, and at
+    they are missing. allowed: what pods may have of their nodes. pull_seconds: how
+    long the images of a pod may be pulled. rate, burst: calls of the API server a second, and at
     once.
     """
 
@@ -44,6 +46,7 @@ class KubernetesFile:
     style: Style = field(default_factory=Style)
     counting: Counting = field(default_factory=Counting)
     allowed: frozenset[str] = frozenset()
+    pull_seconds: float = 3600.0
     rate: float = 200.0
     burst: float = 400.0
 
@@ -84,6 +87,7 @@ def parse(text: str, *, where: Path) -> KubernetesFile:
             gone_after=_gone_after(reader, top),
         ),
         allowed=reader.get(top, "allow", "file", _allowed, frozenset()),
+        pull_seconds=reader.get(top, "pull_deadline", "file", values.seconds, 3600.0),
         rate=reader.get(rate, "calls", "rate", _positive, 200.0),
         burst=reader.get(rate, "burst", "rate", _positive, 400.0),
     )

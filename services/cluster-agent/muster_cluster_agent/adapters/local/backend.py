@@ -52,12 +52,13 @@ from muster_cluster_agent.domain.actions import (
     Stop,
 )
 from muster_cluster_agent.domain.fleet import Fleet
-from muster_cluster_agent.domain.holdings import DEVICE_IN_USE, Holding, device_conflict
+from muster_cluster_agent.domain.holdings import Holding, device_conflict
 from muster_cluster_agent.domain.model import NodeHealth, NodeView, Observed, RunKey
 from muster_cluster_agent.domain.plan import ReplicaPlan
 from muster_cluster_agent.errors import BackendError, NotAllowed
 from muster_cluster_agent.ports import Changed, Kept
 from muster_kernel import ids
+from muster_kernel.reasons import RefusalCode
 
 _THREADS: Final = 4
 _LOG_PIECE: Final = 64 << 10
@@ -324,7 +325,7 @@ class LocalBackend:
         if objection:
             return Answer(Outcome.REFUSED, objection)
         conflict = self._conflict(plan)
-        return Answer(Outcome.REFUSED, conflict, DEVICE_IN_USE) if conflict else None
+        return Answer(Outcome.REFUSED, conflict, RefusalCode.DEVICE_IN_USE) if conflict else None
 
     def _conflict(self, plan: ReplicaPlan) -> str:
         """Which device of the plan has no room next to replicas that are not gone; empty: all have room.

@@ -27,13 +27,6 @@ _DISRUPTED: Final = frozenset({"Evicted", "Preempting", "Shutdown", "NodeLost", 
 _OWN_STORAGE: Final = ("exceeds the total limit", "exceeds the limit", "exceeded its local ephemeral storage limit")
 # Of a container whose own code the kubelet or its runtime no longer knows.
 _LOST_REASONS: Final = frozenset({"ContainerStatusUnknown", "Unknown"})
-_AT_ONCE: Final = frozenset({"InvalidImageName", "ErrImageNeverPull"})
-_SOON: Final = frozenset(
-    {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "ErrImagePull", "ImagePullBackOff"}
-)
-_MISSING: Final = "CreateContainerConfigError"
-START_PROBLEM_SECONDS: Final = 60.0
-"""How long a container may wait for a reason that seldom passes by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,43 +102,6 @@ def evidence_of(pod: Pod) -> str:
 def is_refused(pod: Pod) -> bool:
     """Whether its node's kubelet refused it before any container was made."""
     return evidence_of(pod) == REJECTED and pod.deleted_at is None and not stop_request_of(pod).fault
-
-
-def unschedulable(pod: Pod, now: float, patience: float) -> str:
-    """Why the cluster's scheduler has not bound the pod for `patience` seconds; empty: it has, or still may.
-
-    The condition as it is now, not an event. A volume that is being bound is no condition of this kind.
-    """
-    condition = pod.conditions.get("PodScheduled")
-    if pod.node or pod.deleted_at is not None or condition is None or condition.status:
-        return ""
-    if condition.reason != "Unschedulable" or now - condition.at < patience:
-        return ""
-    return condition.message or condition.reason
-
-
-@dataclass(frozen=True, slots=True)
-class StartProblem:
-    """Why a container does not start. at_once: it never will; missing: an object that the pod names is not there.
-
-    Otherwise it counts once it has lasted for START_PROBLEM_SECONDS.
-    """
-
-    text: str
-    at_once: bool = False
-    missing: bool = False
-
-
-def start_problem_of(pod: Pod) -> StartProblem | None:
-    """What keeps the pod from starting; None: it has started, or nothing that seldom passes is known."""
-    main = pod.container(MAIN)
-    if pod.deleted_at is not None or pod.terminal or (main is not None and main.ran):
-        return None
-    for one in pod.containers:
-        if one.waiting in _AT_ONCE | _SOON:
-            text = f"{one.waiting}: {one.message}" if one.message else one.waiting
-            return StartProblem(text, one.waiting in _AT_ONCE, one.waiting == _MISSING)
-    return None
 
 
 def _ended(pod: Pod, main: Container | None) -> Ended | None:

@@ -8,15 +8,7 @@ from typing import Any, Final
 from muster_cluster_agent.domain.actions import Answer, Outcome
 from muster_cluster_agent.domain.kubernetes.manifests import MAIN, Manifest
 from muster_cluster_agent.domain.kubernetes.roots import Namespace
-
-FOREIGN_TAKEN: Final = "ForeignTaken"
-NAMESPACE_QUOTA: Final = "NamespaceQuota"
-ADMISSION_DENIED: Final = "AdmissionDenied"
-MUTATED: Final = "Mutated"
-UNSUPPORTED: Final = "Unsupported"
-MISSING_OBJECT: Final = "MissingObject"
-NAME_CONFLICT: Final = "NameConflict"
-NAMESPACE_NOT_OURS: Final = "NamespaceNotOurs"
+from muster_kernel.reasons import RefusalCode
 
 TAKEN: Final = "MusterNameTaken"
 """The reason of an ApiError of our own: a name that we need belongs to another object."""
@@ -34,15 +26,16 @@ def answer_of(status: int, reason: str, message: str) -> Answer:
     if status >= _RETRIED or status == 429 or reason == "Expired":  # noqa: PLR2004  too many requests
         return Answer(Outcome.UNKNOWN, message)
     if reason == TAKEN:
-        return Answer(Outcome.REFUSED, message, NAME_CONFLICT)
+        return Answer(Outcome.REFUSED, message, RefusalCode.NAME_CONFLICT)
     if status == _FORBIDDEN and "exceeded quota" in message:
-        return Answer(Outcome.REFUSED, f"the namespace's quota is used up: {message}", NAMESPACE_QUOTA)
+        return Answer(Outcome.REFUSED, f"the namespace's quota is used up: {message}", RefusalCode.NAMESPACE_QUOTA)
     if status == _FORBIDDEN and "being terminated" in message:
-        return Answer(Outcome.REFUSED, message, NAMESPACE_NOT_OURS)
+        return Answer(Outcome.REFUSED, message, RefusalCode.NAMESPACE_NOT_OURS)
     if status == _NOT_FOUND or (status == _FORBIDDEN and "not found" in message):
-        return Answer(Outcome.REFUSED, f"an object that the pod needs is missing: {message}", MISSING_OBJECT)
+        text = f"an object that the pod needs is missing: {message}"
+        return Answer(Outcome.REFUSED, text, RefusalCode.MISSING_OBJECT)
     if status in _BAD or status == _FORBIDDEN:
-        return Answer(Outcome.REFUSED, f"the cluster does not admit it: {message}", ADMISSION_DENIED)
+        return Answer(Outcome.REFUSED, f"the cluster does not admit it: {message}", RefusalCode.ADMISSION_DENIED)
     return Answer(Outcome.UNKNOWN, message)
 
 
@@ -54,7 +47,7 @@ def namespace(name: str, project: str, found: Namespace | None) -> Answer:
         text = f"namespace {name} is being deleted"
     else:
         text = f"namespace {name} belongs to project {found.project or 'none'}, not to {project}"
-    return Answer(Outcome.REFUSED, text, NAMESPACE_NOT_OURS)
+    return Answer(Outcome.REFUSED, text, RefusalCode.NAMESPACE_NOT_OURS)
 
 
 def taken(kind: str, metadata: Mapping[str, Any]) -> str:

@@ -24,6 +24,34 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _RefusalScope:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RefusalScopeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RefusalScope.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    REFUSAL_SCOPE_UNSPECIFIED: _RefusalScope.ValueType  # 0
+    """Not said: the node, where one is named, else the cluster."""
+    REFUSAL_SCOPE_NODE: _RefusalScope.ValueType  # 1
+    """One node: another one of the cluster may take it."""
+    REFUSAL_SCOPE_CLUSTER: _RefusalScope.ValueType  # 2
+    """The whole cluster: another cluster may take it."""
+    REFUSAL_SCOPE_WORKLOAD: _RefusalScope.ValueType  # 3
+    """The workload itself: no cluster can take it as it is."""
+
+class RefusalScope(_RefusalScope, metaclass=_RefusalScopeEnumTypeWrapper):
+    """What a refusal holds for."""
+
+REFUSAL_SCOPE_UNSPECIFIED: RefusalScope.ValueType  # 0
+"""Not said: the node, where one is named, else the cluster."""
+REFUSAL_SCOPE_NODE: RefusalScope.ValueType  # 1
+"""One node: another one of the cluster may take it."""
+REFUSAL_SCOPE_CLUSTER: RefusalScope.ValueType  # 2
+"""The whole cluster: another cluster may take it."""
+REFUSAL_SCOPE_WORKLOAD: RefusalScope.ValueType  # 3
+"""The workload itself: no cluster can take it as it is."""
+Global___RefusalScope: _TypeAlias = RefusalScope  # noqa: Y015
+
 class _BackendHealth:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -259,6 +287,10 @@ class AssignmentRefused(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     NODE_FIELD_NUMBER: _builtins.int
     RETRY_AFTER_SECONDS_FIELD_NUMBER: _builtins.int
+    SCOPE_FIELD_NUMBER: _builtins.int
+    ROLE_FIELD_NUMBER: _builtins.int
+    INDEX_FIELD_NUMBER: _builtins.int
+    K_FIELD_NUMBER: _builtins.int
     workload_id: _builtins.str
     """The workload."""
     generation: _builtins.int
@@ -268,7 +300,15 @@ class AssignmentRefused(_message.Message):
     node: _builtins.str
     """The node at fault; empty: none in particular."""
     retry_after_seconds: _builtins.int
-    """Seconds after which it may be tried again there; 0: never, the reason is permanent."""
+    """Seconds after which it may be tried there again; 0: not until the spec or what the cluster takes changes."""
+    scope: Global___RefusalScope.ValueType
+    """What the refusal holds for."""
+    role: _builtins.str
+    """The role of the one replica that is meant; empty: the whole run."""
+    index: _builtins.int
+    """Its number within the role."""
+    k: _builtins.int
+    """Which incarnation of it."""
     @_builtins.property
     def order(self) -> Global___ReportOrder:
         """Its place in the order."""
@@ -287,10 +327,14 @@ class AssignmentRefused(_message.Message):
         reason: _workload_pb2.Reason | None = ...,
         node: _builtins.str = ...,
         retry_after_seconds: _builtins.int = ...,
+        scope: Global___RefusalScope.ValueType = ...,
+        role: _builtins.str = ...,
+        index: _builtins.int = ...,
+        k: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["order", b"order", "reason", b"reason"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "generation", b"generation", "node", b"node", "order", b"order", "reason", b"reason", "retry_after_seconds", b"retry_after_seconds", "workload_id", b"workload_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "generation", b"generation", "index", b"index", "k", b"k", "node", b"node", "order", b"order", "reason", b"reason", "retry_after_seconds", b"retry_after_seconds", "role", b"role", "scope", b"scope", "workload_id", b"workload_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -370,6 +370,7 @@ class Explanation(_message.Message):
     ESTIMATE_FIELD_NUMBER: _builtins.int
     NEAREST_FIELD_NUMBER: _builtins.int
     GROWTH_FIELD_NUMBER: _builtins.int
+    REFUSALS_FIELD_NUMBER: _builtins.int
     workload_id: _builtins.str
     """The workload."""
     name: _builtins.str
@@ -422,6 +423,10 @@ class Explanation(_message.Message):
         and what would help are then about that one.
         """
 
+    @_builtins.property
+    def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___SeenRefusal]:
+        """What clusters have not taken of it lately, the newest first."""
+
     def __init__(
         self,
         *,
@@ -441,14 +446,63 @@ class Explanation(_message.Message):
         estimate: Global___StartEstimate | None = ...,
         nearest: _abc.Iterable[_builtins.str] | None = ...,
         growth: Global___Growth | None = ...,
+        refusals: _abc.Iterable[Global___SeenRefusal] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["estimate", b"estimate", "growth", b"growth", "queued_at", b"queued_at", "reason", b"reason"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["asks", b"asks", "attempts", b"attempts", "estimate", b"estimate", "excluded", b"excluded", "growth", b"growth", "name", b"name", "nearest", b"nearest", "node_pool", b"node_pool", "phase", b"phase", "project", b"project", "queued_at", b"queued_at", "rank", b"rank", "reason", b"reason", "shares", b"shares", "unblockers", b"unblockers", "workload_id", b"workload_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asks", b"asks", "attempts", b"attempts", "estimate", b"estimate", "excluded", b"excluded", "growth", b"growth", "name", b"name", "nearest", b"nearest", "node_pool", b"node_pool", "phase", b"phase", "project", b"project", "queued_at", b"queued_at", "rank", b"rank", "reason", b"reason", "refusals", b"refusals", "shares", b"shares", "unblockers", b"unblockers", "workload_id", b"workload_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Explanation: _TypeAlias = Explanation  # noqa: Y015
+
+@_typing.final
+class SeenRefusal(_message.Message):
+    """What a cluster has not taken of a workload."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    NODE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    AT_FIELD_NUMBER: _builtins.int
+    AGAIN_AT_FIELD_NUMBER: _builtins.int
+    TIMES_FIELD_NUMBER: _builtins.int
+    cluster: _builtins.str
+    """The cluster."""
+    node: _builtins.str
+    """The node; empty: the whole cluster."""
+    times: _builtins.int
+    """How often in a row it was refused there."""
+    @_builtins.property
+    def reason(self) -> _workload_pb2.Reason:
+        """Why, with a code of the catalogue of reasons."""
+
+    @_builtins.property
+    def at(self) -> _timestamp_pb2.Timestamp:
+        """When that was."""
+
+    @_builtins.property
+    def again_at(self) -> _timestamp_pb2.Timestamp:
+        """When it is tried there again; absent: once the spec or what the cluster takes has changed."""
+
+    def __init__(
+        self,
+        *,
+        cluster: _builtins.str = ...,
+        node: _builtins.str = ...,
+        reason: _workload_pb2.Reason | None = ...,
+        at: _timestamp_pb2.Timestamp | None = ...,
+        again_at: _timestamp_pb2.Timestamp | None = ...,
+        times: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["again_at", b"again_at", "at", b"at", "reason", b"reason"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["again_at", b"again_at", "at", b"at", "cluster", b"cluster", "node", b"node", "reason", b"reason", "times", b"times"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SeenRefusal: _TypeAlias = SeenRefusal  # noqa: Y015
 
 @_typing.final
 class Growth(_message.Message):

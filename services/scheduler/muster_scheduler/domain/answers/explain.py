@@ -35,12 +35,14 @@ from muster_scheduler.domain.answers.unhealthy import healthy_again
 from muster_scheduler.domain.answers.viewing import EVERYONE, Viewer
 from muster_scheduler.domain.answers.wording import asks
 from muster_scheduler.domain.asked.quarantine import pool_place
+from muster_scheduler.domain.asked.refusals import Refusal
 from muster_scheduler.domain.asked.workloads import SECOND, Request, Workload
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.life.quarantine import QUARANTINED
 from muster_scheduler.domain.placement.reasoning import why_not
 from muster_scheduler.domain.turning.reservation import behind
 
+_REFUSALS: Final = 3  # that are told
 _OF_QUOTA: Final = frozenset({WaitingReason.OVER_QUOTA, WaitingReason.OVER_LIMIT, WaitingReason.NO_WEIGHT})
 _NOT_PERMITTED: Final = frozenset({WaitingReason.WRONG_NODE_TYPE, WaitingReason.NOT_TOLERATED})
 _RELEASES: Final = (
@@ -64,7 +66,7 @@ class Explanation(NamedTuple):
     room comes to, where room lacks. shares: its project's and department's in its first pool,
     where room or quota lacks. nearest: the nodes that come closest and what each lacks. message: the text about one
     that does not wait, with the names that its viewer may know; of one that pauses, how it ended. figures: whether the
-    viewer may read those of its department.
+    viewer may read those of its department. refusals: the last ones of agents, the newest first.
     """
 
     reason: Reason | None
@@ -80,6 +82,7 @@ class Explanation(NamedTuple):
     growth: Growth | None = None
     message: str = ""
     figures: bool = True
+    refusals: tuple[Refusal, ...] = ()
 
 
 def brief_of(workload: Workload) -> Brief:
@@ -122,7 +125,12 @@ def explain(world: World, workload: Workload, viewer: Viewer = EVERYONE) -> Expl
         nearest(looked) if reason.code in WITHOUT_ROOM | NEVER else (),
         message=workload.message if reason.code is WaitingReason.BACKOFF else "",
         figures=viewer.sees_department(world.queues.department_name(workload.project)),
+        refusals=_refusals(workload),
     )
+
+
+def _refusals(workload: Workload) -> tuple[Refusal, ...]:
+    return workload.refusals[: -_REFUSALS - 1 : -1]
 
 
 def _waits_for_place_aside(world: World, request: Request) -> bool:
@@ -134,7 +142,14 @@ def _running(world: World, workload: Workload, brief: Brief, viewer: Viewer) -> 
     """Of what does not wait: what keeps it from more replicas, where it would have more."""
     growth = growth_of(world, workload, viewer)
     message = viewer.filled(workload.message, world.workloads.get(workload.preempted_by))
-    told = Explanation(None, brief.asks, workload.pool or brief.pool, growth=growth, message=message)
+    told = Explanation(
+        None,
+        brief.asks,
+        workload.pool or brief.pool,
+        growth=growth,
+        message=message,
+        refusals=_refusals(workload) if growth else (),
+    )
     if growth is None or growth.asked.request is None:
         return told
     looked = look(world, growth.asked, growth.asked.request)

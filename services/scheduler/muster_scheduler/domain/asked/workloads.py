@@ -17,6 +17,7 @@ import msgspec
 from muster_kernel.lifecycle import ACTIVE, Phase
 from muster_kernel.reasons import FailureClass, WaitingReason
 from muster_scheduler.domain.asked.courses import FIRST, Course, OnCourse
+from muster_scheduler.domain.asked.refusals import Refusal
 from muster_scheduler.domain.asked.requests import Grant, Holder, Role
 from muster_scheduler.domain.asked.terms import ANYWHERE, Terms
 
@@ -201,7 +202,8 @@ class Workload(OnCourse):
     trial_faults: tuple[tuple[int, int], ...] = ()  # trials that are not done, with their faults in a row
     ours: int = 0  # restarts by us
     preemptions: int = 0  # those of them that took its place away
-    avoid: dict[tuple[str, str], int] = field(default_factory=dict)  # node -> until when it is left out
+    avoid: dict[tuple[str, str], int] = field(default_factory=dict)  # node, or cluster and "" -> until when left out
+    refusals: tuple[Refusal, ...] = ()  # the last one at each place, the newest last
     calm_since: int = 0  # elastic: since when nobody waits for room in its pool; 0: somebody does, or it has all
     resized: int = 0  # elastic: when its size was last changed within this attempt
     below_since: int = 0  # since when replicas that its gang needs are lost; 0: none is

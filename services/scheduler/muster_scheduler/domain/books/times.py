@@ -10,6 +10,7 @@ from typing import Final
 
 from muster_kernel.lifecycle import ACTIVE, OVER, WAITING, Phase
 from muster_scheduler.domain.asked.limits import FAULT_LIMIT, RETIRE_AFTER, STEADY_AFTER, Limits
+from muster_scheduler.domain.asked.refusals import NEVER
 from muster_scheduler.domain.asked.workloads import SECOND, Ending, Workload
 from muster_scheduler.domain.fleet.clocks import Due
 
@@ -32,7 +33,7 @@ def times_of(workload: Workload, now: int, limits: Limits, due: _Goes) -> Iterat
         yield from _times_of_running(workload, now, limits, due)
     for _, not_before in workload.replacements.values():
         yield not_before
-    yield from workload.avoid.values()
+    yield from (until for until in workload.avoid.values() if until < NEVER)
 
 
 def delete_at(workload: Workload) -> int:

@@ -19,7 +19,10 @@ TYPE_LABEL: Final = "run.ai/type"
 
 
 class Eligibility(NamedTuple):
-    """What nodes are held against. `runs`: microseconds after which nothing of it is left, None: nobody knows."""
+    """What nodes are held against. `runs`: microseconds after which nothing of it is left, None: nobody knows.
+
+    avoided: nodes that refused it lately, and clusters with an empty name in place of a node's.
+    """
 
     types: frozenset[str] | None = None
     tolerations: tuple[Toleration, ...] = ()
@@ -40,7 +43,7 @@ def excluded(asked: Eligibility, node: Node, now: int) -> Constraint | None:
     out = closed or mismatch(asked, node)
     if out is None and asked.closed and not asked.closed.isdisjoint(models_of_node(node)):
         return Constraint.MODEL_CLOSED
-    if out is None and node.key in asked.avoided:
+    if out is None and asked.avoided and not asked.avoided.isdisjoint((node.key, (node.key[0], ""))):
         return Constraint.REFUSED_BEFORE
     return out or (Constraint.RESERVED if node.key in asked.kept else None)
 

@@ -75,6 +75,8 @@ class Usable:
         for key in barred:
             if key in self._ordinals:
                 mask[self._ordinals[key]] = False
+            elif not key[1]:
+                mask[[n for of, n in self._ordinals.items() if of[0] == key[0]]] = False
         return mask
 
     def _of_types(self, types: frozenset[str] | None) -> Mask:

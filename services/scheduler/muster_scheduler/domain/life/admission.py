@@ -24,6 +24,7 @@ from muster_scheduler.domain.events import (
 )
 from muster_scheduler.domain.life import service
 from muster_scheduler.domain.life.lost import silent_since, tell_waiting_to_end
+from muster_scheduler.domain.life.refusals import forget_refusals
 
 E = LifecycleEvent
 _REASONS = {E.SUSPEND: ChangeReason.SUSPENDED, E.RESUME: ChangeReason.RESUMED, E.DELETE: ChangeReason.DELETED}
@@ -68,6 +69,8 @@ def _new_generation(world: World, workload: Workload, event: Admitted) -> None:
     """
     if workload.phase in OVER or not workload.inference:
         return
+    world.waiting.remove(workload.id)
+    forget_refusals(world, workload)
     if workload.phase in ACTIVE and workload.request is not None and event.request.keeps_replicas_of(workload.request):
         service.resize(world, workload, event.request)
         return
@@ -75,7 +78,6 @@ def _new_generation(world: World, workload: Workload, event: Admitted) -> None:
         service.roll_over(world, workload, event.request)
         return
     drop_claim(world, workload)
-    world.waiting.remove(workload.id)
     world.relent(workload)
     world.set(workload, request=event.request, first_placed=0)
     if workload.phase in WAITING:

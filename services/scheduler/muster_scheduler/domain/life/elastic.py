@@ -188,6 +188,13 @@ def lose(world: World, workload: Workload) -> None:
     _resized(world, workload, before)
 
 
+def give_up(world: World, workload: Workload, replica: Replica) -> None:
+    """Sends one replica away that its gang can do without."""
+    before = len(workload.replicas)
+    _let_go(world, workload, replica)
+    _resized(world, workload, before)
+
+
 def _count_fault(world: World, gang: Workload, replica: Replica) -> None:
     """Counts the fault that ended a replica; what others it ends within SAME_FAULT is not counted again."""
     if gang.faults and world.now - gang.fault_at < SAME_FAULT:

@@ -14,10 +14,10 @@ from muster_kernel.lifecycle import ACTIVE, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason, FailureClass
 from muster_scheduler.domain.asked.limits import FAULT_LIMIT, RESIZED_WITHIN, START_WINDOW, backoff
 from muster_scheduler.domain.asked.requests import Holder, Share
-from muster_scheduler.domain.asked.workloads import SECOND, Ending, News, Replica, ReplicaState, Workload
+from muster_scheduler.domain.asked.workloads import Ending, News, Replica, ReplicaState, Workload
 from muster_scheduler.domain.books.course import advance, gone
 from muster_scheduler.domain.books.world import World
-from muster_scheduler.domain.events import AssignmentRefused, Order, ReplicaReported, Status
+from muster_scheduler.domain.events import Order, ReplicaReported, Status
 from muster_scheduler.domain.life import elastic, service, stale, trials
 from muster_scheduler.domain.life.failures import faults_in_a_row, how_it_ended, restarting
 from muster_scheduler.domain.life.lost import tell_lost, tell_waiting_to_end
@@ -265,22 +265,3 @@ def _restart(world: World, workload: Workload, which: str, text: str) -> None:
     world.set(workload, ending=Ending.RESTART, not_before=world.now + pause)
     world.timers.at(workload.not_before, workload.id)
     advance(world, workload, E.GANG_RESTART, ChangeReason.RESTART, restarting(which, pause, text))
-
-
-def on_assignment_refused(world: World, event: AssignmentRefused) -> None:
-    """The agent will not do it: taken down, and tried elsewhere unless the reason is permanent."""
-    workload = world.workloads.get(event.workload)
-    if workload is None or workload.cluster != event.cluster or workload.phase is not Phase.INITIALIZING:
-        return
-    if (event.generation, event.attempt) != (workload.revision, workload.attempt):
-        return
-    permanent = event.retry_after == 0
-    avoid = dict(workload.avoid)
-    if not permanent:
-        until = world.now + event.retry_after * SECOND
-        nodes = [event.node] if event.node else sorted({replica.node[1] for replica in workload.everyone()})
-        avoid |= {(event.cluster, node): until for node in nodes}
-        world.timers.at(until, workload.id)
-    world.set(workload, ending=Ending.FOR_GOOD if permanent else Ending.REFUSED, avoid=avoid)
-    text = f"{event.code}: {event.message}"[:1024]
-    advance(world, workload, E.ASSIGNMENT_REFUSED, ChangeReason.AGENT_REFUSED, text)
