@@ -348,3 +348,11 @@ def test_a_cluster_whose_reports_cannot_be_read_waits_until_they_are() -> None:
     fleet.send()
     assert waiting.phase is Phase.INITIALIZING
     assert running.phase is Phase.RUNNING, "its silence is counted from the moment at which its reports are read"
+
+
+def test_a_cluster_whose_agent_sees_nothing_takes_no_new_work_at_once() -> None:
+    fleet = Fleet(node("n1"))
+    fleet.send(events.HeartbeatSeen("c1", fleet.order(), unreachable=True))
+    assert fleet.submit(1).phase is Phase.PENDING
+    fleet.send(events.HeartbeatSeen("c1", fleet.order()))
+    assert fleet.workload(1).phase is Phase.INITIALIZING

@@ -265,11 +265,15 @@ class AssignmentsHeld:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatSeen:
-    """An agent lives. dead_man: seconds without contact after which its replicas end by themselves; 0: never."""
+    """An agent lives. dead_man: seconds without contact after which its replicas end by themselves; 0: never.
+
+    unreachable: what it makes replicas with does not answer.
+    """
 
     cluster: str
     order: Order
     dead_man: int = 0
+    unreachable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,8 @@ def _order(message: Any) -> domain.Order:
 
 def heartbeat(message: Any, event: Event) -> domain.Event:
     """A sign of life of a cluster."""
-    return domain.HeartbeatSeen(_cluster(message, event), _order(message), message.dead_man_seconds)
+    unreachable = message.backend == agent_pb2.BACKEND_HEALTH_UNREACHABLE
+    return domain.HeartbeatSeen(_cluster(message, event), _order(message), message.dead_man_seconds, unreachable)
 
 
 def inventory(message: Any, event: Event) -> domain.Event:

@@ -100,9 +100,15 @@ def on_heartbeat(world: World, event: HeartbeatSeen) -> None:
     Every heartbeat says it, because silence is counted from the last one: the deadline that holds then is in it.
     """
     cluster = accept(world, event.cluster, event.order)
-    if cluster is not None and cluster.dead_man != event.dead_man:
+    if cluster is None:
+        return
+    if cluster.dead_man != event.dead_man:
         world.journal.set(cluster, "dead_man", event.dead_man)
         world.touched.clusters[cluster.id] = None
+    if cluster.unreachable != event.unreachable:
+        world.journal.set(cluster, "unreachable", event.unreachable)
+        if not event.unreachable:
+            world.waiting.wake_all()
 
 
 def on_held(world: World, event: AssignmentsHeld) -> None:
