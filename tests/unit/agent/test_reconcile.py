@@ -174,6 +174,15 @@ def test_workers_that_are_never_ready_end_the_launcher_at_the_deadline() -> None
     assert due(replace(wanted, start_deadline=None), slow, observed(second)) == ()
 
 
+def test_a_worker_that_ends_while_its_launcher_runs_takes_the_gang_down() -> None:
+    wanted = assignment(Pattern.MPI, Run("worker", 0, 2, "n-0"), Run("launcher", 0, 1, "n-0"))
+    first, second, launcher = planned(wanted)
+    assert due(wanted, ended(first), observed(second), observed(launcher)) == (
+        Stop(second.name, 5.0, "gang-member-failed"),
+        Stop(launcher.name, 5.0, "gang-member-failed"),
+    )
+
+
 def test_stragglers_have_two_minutes_after_rank_zero() -> None:
     wanted = assignment(Pattern.GANG, Run("worker", 0, 2, "n-0"))
     first, second = planned(wanted)

@@ -248,7 +248,7 @@ def _settle_gang(
     """Whether it is past starting: a member failed and all go, or the deciding one succeeded and the rest follow."""
     ends = {replica.name: status.how_it_ended(replica) for replica in mine}
     failed = [r for r in mine if ends[r.name] is State.FAILED and not _fails_alone(revision, r)]
-    if failed:
+    if failed or _left_early(revision, mine, ends):
         for replica in mine:
             if ends[replica.name] is None:
                 verdict.stop(replica, grace, status.GANG)
@@ -263,6 +263,14 @@ def _settle_gang(
         if ends[replica.name] is None and (at_once or late):
             verdict.stop(replica, grace, status.COMPLETED if at_once else status.STRAGGLER)
     return len(mine) == size
+
+
+def _left_early(revision: Revision, mine: list[Observed], ends: Mapping[str, State | None]) -> bool:
+    """Whether a worker has ended, however well, while its launcher goes on, which may not notice (replicas.md 0.5)."""
+    if revision.pattern is not Pattern.MPI:
+        return False
+    launcher = _decider(revision, mine)
+    return launcher is not None and ends[launcher.name] is None and any(end is not None for end in ends.values())
 
 
 def _fails_alone(revision: Revision, replica: Observed) -> bool:
