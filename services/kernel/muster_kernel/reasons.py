@@ -55,6 +55,7 @@ class WaitingReason(StrEnum):
     TOPOLOGY = "Topology"
     APART = "Apart"
     NODES_UNAVAILABLE = "NodesUnavailable"
+    REFUSED = "Refused"
     BEHIND_OTHERS = "BehindOthers"
     NOT_EVALUATED = "NotEvaluated"
     QUARANTINED = "Quarantined"
@@ -135,6 +136,7 @@ class RefusalCode(StrEnum):
     MUTATED = "Mutated"
     UNSUPPORTED = "Unsupported"
     NAME_CONFLICT = "NameConflict"
+    NAME_IN_USE = "NameInUse"
 
     @property
     def scope(self) -> RefusalScope:
@@ -145,7 +147,7 @@ class RefusalCode(StrEnum):
 
     @property
     def permanent(self) -> bool:
-        """Whether no wait changes it, but only another spec, or a cluster that takes other things."""
+        """Whether only another spec or another cluster profile changes it."""
         return self in _PERMANENT
 
 

@@ -250,6 +250,7 @@ _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ("requested", "free"),
     ),
     WaitingReason.NODES_UNAVAILABLE: (_CLOSED, ("cordoned", "closing", "down", "silent")),
+    WaitingReason.REFUSED: ("{nodes:node that could hold it has|nodes that could hold it have} refused it", ("nodes",)),
     WaitingReason.BEHIND_OTHERS: ("{workloads:workload is|workloads are} ahead of it", ("workloads",)),
     WaitingReason.NOT_EVALUATED: ("it has not been looked at yet", ()),
     WaitingReason.QUARANTINED: (

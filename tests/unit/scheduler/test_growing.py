@@ -226,7 +226,7 @@ def test_a_replica_that_rests_says_how_long_and_no_other_reason(asked: Request) 
     fleet.send(fleet.status(1, None, rank=1, exit_code=3, failure=FailureClass.EXIT, gone=True))
     told = growth(fleet)
     assert (told.has, told.wanted, told.code) == (1, 2, "Backoff")
-    assert told.text == "the pause after its failure, 10 s left"
+    assert told.text == "the pause after its last end or refusal, 10 s left"
     fleet.wait(10)
     assert why(fleet, 1).growth is None
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from muster_kernel.lifecycle import Phase
+from muster_kernel.reasons import FailureClass, WaitingReason
+from muster_kernel.sentences import Reason
 from muster_scheduler.adapters.workload_rows import of_workload, to_workload
 from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.explain import explain
@@ -109,13 +111,127 @@ def test_a_replica_of_a_service_gets_another_place_while_the_others_serve() -> N
     assert workload.exits == 0
 
 
-def test_a_service_that_is_up_never_fails_by_a_refusal() -> None:
+def test_a_service_that_is_up_never_fails_by_a_refusal_and_says_why_it_is_not_updated() -> None:
     fleet = Fleet(node("n1"))
     workload = service(fleet)
     fleet.run(1)
     assert workload.phase is Phase.RUNNING
     refuse(fleet, code="InvalidCommand", retry=0, final=True)
     assert workload.phase is Phase.RUNNING
+    assert not workload.avoid
+    assert [each.code for each in explain(fleet.state.world, workload).refusals] == ["InvalidCommand"]
+
+
+def test_no_replica_that_serves_makes_room_for_one_that_is_refused() -> None:
+    fleet = Fleet(node("n1", 1), node("n2", 1))
+    workload = service(fleet)
+    fleet.run(1)
+    fleet.send(fleet.admitted(1, request(role(whole(cpu=2000), 2), generation=2, kind=WorkloadKind.INFERENCE)))
+    assert workload.phase is Phase.UPDATING
+    fleet.wait(1)
+    for holder in [*workload.leaving]:
+        fleet.send(fleet.status(1, None, rank=holder.rank, k=holder.k, generation=1, gone=True))
+    fleet.wait(1)
+    for _ in range(5):
+        for (name, rank), replica in [*workload.replicas.items()]:
+            refuse(fleet, where=replica.node[1], meant=(name, rank, replica.holder.k))
+        fleet.wait(1)
+        for holder in [*workload.leaving]:
+            fleet.send(fleet.status(1, None, rank=holder.rank, k=holder.k, generation=holder.generation, gone=True))
+        fleet.wait(40)
+    assert any(each.state is ReplicaState.READY for each in workload.rolling.values())
+
+
+def test_a_second_refusal_of_the_same_replica_does_not_take_the_others_down() -> None:
+    fleet = Fleet(node("n1", 1), node("n2", 1), node("n3", 1), node("n4", 1))
+    workload = service(fleet)
+    refused = workload.replicas["worker", 1]
+    for _ in range(2):
+        refuse(fleet, where=refused.node[1], meant=("worker", 1, 0))
+    assert workload.phase is Phase.INITIALIZING
+    assert workload.replicas["worker", 1].holder.k == 1
+
+
+def test_a_service_that_has_nothing_left_in_a_cluster_goes_to_another_one() -> None:
+    fleet = Fleet(node("n1"), node("m1", cluster="c2"))
+    workload = service(fleet, size=1)
+    first = workload.cluster
+    fleet.run(1)
+    fleet.send(fleet.status(1, ReplicaState.FAILED, failure=FailureClass.INFRASTRUCTURE))
+    fleet.send(fleet.status(1, None, gone=True))
+    fleet.wait(20)
+    replica = workload.replicas["worker", 0]
+    refuse(fleet, code="Mutated", retry=0, meant=("worker", 0, replica.holder.k))
+    fleet.gone(1)
+    fleet.wait(1)
+    assert (workload.phase, workload.cluster == first) == (Phase.INITIALIZING, False)
+
+
+def test_refusals_of_one_round_are_one_in_the_row() -> None:
+    fleet = Fleet(node("n1"))
+    workload = service(fleet, size=6)
+    fleet.send(fleet.status(1, ReplicaState.STARTING))
+    for rank in range(1, 6):
+        refuse(fleet, code="AdmissionDenied", retry=60, meant=("worker", rank, 0))
+    assert workload.avoid["c1", ""] == fleet.now + 60 * SECOND
+
+
+def test_a_wait_does_not_cut_what_is_permanent_short() -> None:
+    fleet = Fleet(node("n1"))
+    workload = service(fleet, size=3)
+    refuse(fleet, code="Mutated", retry=0, meant=("worker", 1, 0))
+    refuse(fleet, code="NamespaceQuota", retry=60, meant=("worker", 2, 0))
+    assert workload.avoid["c1", ""] == NEVER
+
+
+def test_a_node_that_an_agent_makes_up_stands_for_its_cluster() -> None:
+    fleet = Fleet(node("n1"), node("n2"))
+    workload = fleet.submit(1)
+    for number in range(200):
+        refuse(fleet, where=f"invented-{number}")
+        fleet.gone(1)
+        fleet.wait(31 * 60)
+    assert {*workload.avoid} <= {("c1", "")}
+    assert len(workload.refusals) == 1
+
+
+def test_very_many_places_become_the_whole_cluster() -> None:
+    fleet = Fleet(*(node(f"n{number:03}", 1) for number in range(80)))
+    workload = fleet.submit(1)
+    for _ in range(70):
+        if not workload.replicas:
+            break
+        refuse(fleet, retry=1800, where=workload.replicas["worker", 0].node[1])
+        fleet.gone(1)
+    assert [*workload.avoid] == [("c1", "")]
+    assert len(workload.refusals) <= 64
+
+
+def test_what_is_refused_everywhere_waits_for_no_room() -> None:
+    fleet = Fleet(node("n1"))
+    workload = fleet.submit(1)
+    refuse(fleet, code="NameConflict", retry=0)
+    fleet.gone(1)
+    reason = why_of(fleet, workload)
+    assert (reason.code, reason.sentence()) == (WaitingReason.REFUSED, "1 node that could hold it has refused it")
+    assert not fleet.world.waiting.pressing.get("default")
+
+
+def why_of(fleet: Fleet, workload: Workload) -> Reason:
+    found = explain(fleet.state.world, workload).reason
+    assert found is not None
+    return found
+
+
+def test_a_resume_asks_again() -> None:
+    fleet = Fleet(node("n1"))
+    workload = fleet.submit(1)
+    refuse(fleet, code="Mutated", retry=0)
+    fleet.gone(1)
+    assert workload.phase is Phase.PENDING
+    fleet.send(events.SuspendRequested("r1", workload.id))
+    fleet.send(events.ResumeRequested("r2", workload.id))
+    assert workload.phase is Phase.INITIALIZING
 
 
 def test_a_replica_that_the_cluster_as_a_whole_refuses_rests() -> None:
@@ -165,8 +281,6 @@ def test_why_shows_the_last_three_places_with_their_reasons() -> None:
         where = workload.replicas["worker", 0].node[1]
         refuse(fleet, where=where, message=f"taken on {where}")
         fleet.gone(1)
-    told = explain(fleet.state.world, workload)
-    assert told.refusals == ()  # it has a place again
     refuse(fleet, code="NamespaceQuota", retry=60, message="pods: 9 of 9")
     fleet.gone(1)
     told = explain(fleet.state.world, workload)

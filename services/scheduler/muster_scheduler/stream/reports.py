@@ -135,6 +135,8 @@ def _profile(profile: fleet_pb2.ClusterProfile) -> Profile:
 
 
 def _node(cluster: str, node: fleet_pb2.Node) -> Node:
+    if not node.name:
+        raise Reject("a node has no name")
     foreign = frozenset(node.foreign.devices)
     devices = [_device(device, foreign) for device in node.devices]
     return Node(

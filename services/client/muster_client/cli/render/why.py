@@ -23,7 +23,7 @@ def why_text(told: scheduler_pb2.Explanation, now: datetime) -> str:
     """The explanation: what it waits for, what blocks it, how the nodes stand, and what would let it start."""
     phase = phase_word(told.phase)
     if phase not in _WAITING:
-        return _short_of(told, phase, now) if told.HasField("growth") else _not_waiting(told, phase)
+        return _short_of(told, phase, now) if told.HasField("growth") else _not_waiting(told, phase, now)
     return f"{_headline(told, now)}\n\n{blocked_text(told, now)}"
 
 
@@ -55,11 +55,11 @@ def _with_help(lines: list[str], when: str, told: scheduler_pb2.Explanation) -> 
     return "\n\n".join(paragraphs)
 
 
-def _not_waiting(told: scheduler_pb2.Explanation, phase: str) -> str:
+def _not_waiting(told: scheduler_pb2.Explanation, phase: str, now: datetime) -> str:
     text = f"{told.name} does not wait: it is {phase}."
-    if not told.reason.message:
-        return text
-    return "\n".join([text, "", *_labelled("Reason", told.reason.message)])
+    lines = _labelled("Reason", told.reason.message) if told.reason.message else []
+    lines += _listed("Refused", [_refusal(each, now) for each in told.refusals])
+    return "\n".join([text, "", *lines]) if lines else text
 
 
 def _headline(told: scheduler_pb2.Explanation, now: datetime) -> str:

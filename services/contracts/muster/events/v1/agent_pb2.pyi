@@ -37,7 +37,7 @@ class _RefusalScopeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RefusalS
     REFUSAL_SCOPE_CLUSTER: _RefusalScope.ValueType  # 2
     """The whole cluster: another cluster may take it."""
     REFUSAL_SCOPE_WORKLOAD: _RefusalScope.ValueType  # 3
-    """The workload itself: no cluster can take it as it is."""
+    """The workload: no cluster can run it without a change."""
 
 class RefusalScope(_RefusalScope, metaclass=_RefusalScopeEnumTypeWrapper):
     """What a refusal holds for."""
@@ -49,7 +49,7 @@ REFUSAL_SCOPE_NODE: RefusalScope.ValueType  # 1
 REFUSAL_SCOPE_CLUSTER: RefusalScope.ValueType  # 2
 """The whole cluster: another cluster may take it."""
 REFUSAL_SCOPE_WORKLOAD: RefusalScope.ValueType  # 3
-"""The workload itself: no cluster can take it as it is."""
+"""The workload: no cluster can run it without a change."""
 Global___RefusalScope: _TypeAlias = RefusalScope  # noqa: Y015
 
 class _BackendHealth:
@@ -300,7 +300,7 @@ class AssignmentRefused(_message.Message):
     node: _builtins.str
     """The node at fault; empty: none in particular."""
     retry_after_seconds: _builtins.int
-    """Seconds after which it may be tried there again; 0: not until the spec or what the cluster takes changes."""
+    """Seconds after which it may be tried there again; 0: not until the spec or the cluster's profile changes."""
     scope: Global___RefusalScope.ValueType
     """What the refusal holds for."""
     role: _builtins.str

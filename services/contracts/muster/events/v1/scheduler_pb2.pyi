@@ -425,7 +425,7 @@ class Explanation(_message.Message):
 
     @_builtins.property
     def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___SeenRefusal]:
-        """What clusters have not taken of it lately, the newest first."""
+        """The last refusals by clusters, the newest first."""
 
     def __init__(
         self,
@@ -458,7 +458,7 @@ Global___Explanation: _TypeAlias = Explanation  # noqa: Y015
 
 @_typing.final
 class SeenRefusal(_message.Message):
-    """What a cluster has not taken of a workload."""
+    """A refusal of a workload by a cluster."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -473,7 +473,7 @@ class SeenRefusal(_message.Message):
     node: _builtins.str
     """The node; empty: the whole cluster."""
     times: _builtins.int
-    """How often in a row it was refused there."""
+    """The number of consecutive refusals there."""
     @_builtins.property
     def reason(self) -> _workload_pb2.Reason:
         """Why, with a code of the catalogue of reasons."""
@@ -484,7 +484,7 @@ class SeenRefusal(_message.Message):
 
     @_builtins.property
     def again_at(self) -> _timestamp_pb2.Timestamp:
-        """When it is tried there again; absent: once the spec or what the cluster takes has changed."""
+        """When it is tried there again; absent: once the spec or the cluster's profile has changed."""
 
     def __init__(
         self,

@@ -42,7 +42,8 @@ from muster_scheduler.domain.life.quarantine import QUARANTINED
 from muster_scheduler.domain.placement.reasoning import why_not
 from muster_scheduler.domain.turning.reservation import behind
 
-_REFUSALS: Final = 3  # that are told
+_MOST_REFUSALS: Final = 3
+_LATELY: Final = 3600 * SECOND
 _OF_QUOTA: Final = frozenset({WaitingReason.OVER_QUOTA, WaitingReason.OVER_LIMIT, WaitingReason.NO_WEIGHT})
 _NOT_PERMITTED: Final = frozenset({WaitingReason.WRONG_NODE_TYPE, WaitingReason.NOT_TOLERATED})
 _RELEASES: Final = (
@@ -125,12 +126,14 @@ def explain(world: World, workload: Workload, viewer: Viewer = EVERYONE) -> Expl
         nearest(looked) if reason.code in WITHOUT_ROOM | NEVER else (),
         message=workload.message if reason.code is WaitingReason.BACKOFF else "",
         figures=viewer.sees_department(world.queues.department_name(workload.project)),
-        refusals=_refusals(workload),
+        refusals=_refusals(world, workload),
     )
 
 
-def _refusals(workload: Workload) -> tuple[Refusal, ...]:
-    return workload.refusals[: -_REFUSALS - 1 : -1]
+def _refusals(world: World, workload: Workload) -> tuple[Refusal, ...]:
+    """The last refusals of which the place is still excluded, or was lately."""
+    lately = [each for each in workload.refusals if world.now <= each.until + _LATELY]
+    return (*lately[: -_MOST_REFUSALS - 1 : -1],)
 
 
 def _waits_for_place_aside(world: World, request: Request) -> bool:
@@ -148,7 +151,7 @@ def _running(world: World, workload: Workload, brief: Brief, viewer: Viewer) -> 
         workload.pool or brief.pool,
         growth=growth,
         message=message,
-        refusals=_refusals(workload) if growth else (),
+        refusals=_refusals(world, workload),
     )
     if growth is None or growth.asked.request is None:
         return told

@@ -90,7 +90,7 @@ def _failed(world: World, workload: Workload, following: NextReplica) -> tuple[s
     """That earlier ends of its replicas keep the next one away."""
     left = following.not_before - world.now
     if left > 0:
-        return HeldBack.BACKOFF, f"the pause after its failure, {_seconds(left)} s left"
+        return HeldBack.BACKOFF, f"the pause after its last end or refusal, {_seconds(left)} s left"
     left = grows_again_at(workload) - world.now
     if left > 0:
         faults = f"{workload.faults} faults of the fleet in a row"

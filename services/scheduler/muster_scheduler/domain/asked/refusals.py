@@ -1,4 +1,4 @@
-"""What a cluster has not taken of a workload, and until when it is not asked again.
+"""Refusals of a workload by clusters, and when each place is tried again.
 
 Kept with the workload, so that pauses grow over restarts of agents and of the scheduler. Pure values.
 """
@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 NEVER: Final = 1 << 62
-"""Until the spec or what the cluster takes changes: microseconds since 1970, later than any clock says."""
+"""Until the spec or the cluster's profile changes: microseconds since 1970, later than any real time."""
 
 
 class Refusal(NamedTuple):
     """The last refusal at one place.
 
-    node: empty: the whole cluster. at, until: microseconds since 1970. times: how often in a row it was refused there;
-    alike: how often of those with the same code and message.
+    node: empty: the whole cluster. at, until: microseconds since 1970. times: refusals there in a row; same_message:
+    those of them with the same code and message.
     """
 
     cluster: str
@@ -25,7 +25,7 @@ class Refusal(NamedTuple):
     at: int
     until: int
     times: int = 1
-    alike: int = 1
+    same_message: int = 1
 
     @property
     def place(self) -> tuple[str, str]:

@@ -36,6 +36,7 @@ class Usable:
     """The nodes of one pool, by their ordinals."""
 
     __slots__ = (
+        "_by_cluster",
         "_by_models",
         "_by_types",
         "_keys",
@@ -61,6 +62,7 @@ class Usable:
         self._ordinals: dict[tuple[str, str], int] = {}
         self._labels: frozenset[tuple[str, str]] | None = None
         self._keys: frozenset[str] = frozenset()
+        self._by_cluster: dict[str, list[int]] = {}
 
     def mask(self, asked: Eligibility, now: int) -> Mask:
         """The nodes that this eligibility may use: bool[n], the caller's own."""
@@ -76,8 +78,13 @@ class Usable:
             if key in self._ordinals:
                 mask[self._ordinals[key]] = False
             elif not key[1]:
-                mask[[n for of, n in self._ordinals.items() if of[0] == key[0]]] = False
+                mask[self._of_cluster(key[0])] = False
         return mask
+
+    def _of_cluster(self, cluster: str) -> list[int]:
+        if cluster not in self._by_cluster:
+            self._by_cluster[cluster] = [n for n, node in enumerate(self._nodes) if node.key[0] == cluster]
+        return self._by_cluster[cluster]
 
     def _of_types(self, types: frozenset[str] | None) -> Mask:
         """The nodes of these types, whatever their taints: bool[n], to be read only."""

@@ -96,6 +96,8 @@ def on_request(world: World, workload_id: str, event: LifecycleEvent, request_id
     """Somebody wants it suspended, resumed or gone."""
     workload = world.find(workload_id)
     since = silent_since(workload)
+    if event is E.RESUME:  # what was mended meanwhile need not be waited for
+        forget_refusals(world, workload)
     if advance(world, workload, event, _REASONS[event]) is REFUSED:
         world.decide(Refused(workload.id, request_id, workload.phase))
     tell_waiting_to_end(world, workload, since)

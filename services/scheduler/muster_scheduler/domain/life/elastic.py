@@ -188,8 +188,8 @@ def lose(world: World, workload: Workload) -> None:
     _resized(world, workload, before)
 
 
-def give_up(world: World, workload: Workload, replica: Replica) -> None:
-    """Sends one replica away that its gang can do without."""
+def drop_surplus(world: World, workload: Workload, replica: Replica) -> None:
+    """Send one replica away that its gang can do without."""
     before = len(workload.replicas)
     _let_go(world, workload, replica)
     _resized(world, workload, before)

@@ -32,6 +32,7 @@ from muster_scheduler.domain.fleet.orders import order_of
 from muster_scheduler.domain.fleet.snapshots import HeldParts, SnapshotPart
 from muster_scheduler.domain.life import reports
 from muster_scheduler.domain.life.failures import faults_in_a_row
+from muster_scheduler.domain.life.refusals import lift_permanent_refusals
 
 E = LifecycleEvent
 
@@ -189,6 +190,7 @@ def on_adopted(world: World, event: ClusterAdopted) -> None:
         return
     for workload in workloads_of(world, event.cluster):
         declare_gone(world, workload, None, "its cluster was adopted by another agent")
+    lift_permanent_refusals(world, event.cluster)
     cluster.strangers.pop(event.instance, None)
     fresh = {"instance": event.instance, "start": 0, "full_needed": True, "silent": False, "dead_man": 0}
     for name, value in fresh.items():

@@ -19,7 +19,7 @@ from muster_scheduler.domain.fleet.orders import obey, order_of
 from muster_scheduler.domain.fleet.snapshots import IncomingInventory, SnapshotId, missing
 from muster_scheduler.domain.life import contradictions
 from muster_scheduler.domain.life.fleet import accept, drop_parts
-from muster_scheduler.domain.life.refusals import ask_again
+from muster_scheduler.domain.life.refusals import lift_permanent_refusals
 
 
 def on_inventory(world: World, event: InventoryReported) -> None:
@@ -96,7 +96,7 @@ def _take_in(world: World, cluster: Cluster, event: InventoryReported) -> None:
     world.journal.set(cluster, "full_needed", value=False)
     if event.profile is not None and event.profile != cluster.profile:
         world.journal.set(cluster, "profile", event.profile)
-        ask_again(world, event.cluster)
+        lift_permanent_refusals(world, event.cluster)
         world.waiting.wake_all()
     world.touched.clusters[cluster.id] = None
     _take_nodes(world, event)

@@ -82,7 +82,7 @@ def _lack_room(world: World, workload: Workload, missing: Iterable[tuple[Role, i
     Else a revision that starts slowly, crashes or fits nowhere would have all those leave that serve.
     """
     starting = any(replica.state is not ReplicaState.READY for replica in workload.replicas.values())
-    if starting or not workload.rolling:
+    if starting or not workload.rolling or workload.avoid:  # room may not be what the new revision lacks
         return False
     awake = [each for each in missing if not _rests(world, workload, *each)]
     mark = world.journal.mark()

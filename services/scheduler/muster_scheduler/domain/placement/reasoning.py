@@ -22,7 +22,7 @@ from muster_scheduler.domain.books.models import bar, closed_models
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.closures import Closure, closure_of, counted
 from muster_scheduler.domain.fleet.counts import counts_of
-from muster_scheduler.domain.fleet.eligibility import Eligibility, mismatch
+from muster_scheduler.domain.fleet.eligibility import Eligibility, excluded, mismatch
 from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.placement.cluster_choice import able, ready, unsupported
 from muster_scheduler.domain.placement.gang import GangGround, by_columns, lacking, wish_of
@@ -110,6 +110,9 @@ def _unable_now(world: World, workload: Workload, request: Request, pools: list[
     open_pools = [(c, p) for c, p in pools if ready(world, world.clusters.get(c))]
     if not open_pools:
         return Reason(WaitingReason.NODES_UNAVAILABLE, (0, 0, 0, sum(len(_nodes_of(world, at)) for at in pools)))
+    refused = _refused(world, workload, asked, open_pools)
+    if refused is not None:
+        return refused
     used_up = closed_models(world, workload, min(charges.values()))
     asked = asked._replace(closed=frozenset(each.model for each in used_up)) if used_up else asked
     amounts = [(charges[at], _free_units(world, asked, request, at)) for at in open_pools]
@@ -125,6 +128,16 @@ def _unable_now(world: World, workload: Workload, request: Request, pools: list[
     if free >= wanted:
         return Reason(WaitingReason.FRAGMENTED, (wanted, free))
     return Reason(WaitingReason.NO_CAPACITY, (wanted, free))
+
+
+def _refused(world: World, workload: Workload, asked: Eligibility, pools: list[tuple[str, str]]) -> Reason | None:
+    """That agents refused it on every node that it may use: it is no room that lacks, and none is kept for it."""
+    if not workload.avoid:
+        return None
+    anywhere = asked._replace(avoided=frozenset())
+    nodes = [node for at in pools for node in _nodes_of(world, at) if excluded(anywhere, node, world.now) is None]
+    left = any(excluded(asked, node, world.now) is None for node in nodes)
+    return Reason(WaitingReason.REFUSED, (len(nodes),)) if nodes and not left else None
 
 
 def _as_placed(world: World, request: Request, at: tuple[str, str]) -> Roles:

@@ -118,6 +118,7 @@ def look_at_due(world: World) -> None:
         over = [node for node, until in workload.avoid.items() if until <= world.now]
         if over:
             world.set(workload, avoid={n: until for n, until in workload.avoid.items() if n not in over})
+            world.waiting.stuck.pop(workload_id, None)
         if workload.phase in WAITING and workload.claim is None and workload.not_before <= world.now:
             if over or workload.id not in world.waiting:
                 world.waiting.add(workload)
