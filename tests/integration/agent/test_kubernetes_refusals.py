@@ -136,6 +136,7 @@ async def test_a_volume_that_the_events_call_missing_is_a_refusal(monkeypatch: p
             "reason": "FailedMount",
             "message": 'configmap "conf" not found',
             "lastTimestamp": now(),
+            "count": 2,
         }
         made.server.put("events", event)
         await here.until(lambda: "deletionTimestamp" in here.pods()[key]["metadata"])

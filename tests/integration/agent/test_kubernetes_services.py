@@ -9,7 +9,8 @@ from muster_cluster_agent.domain.kubernetes.names import workload_base
 from muster_cluster_agent.domain.model import Assignment, Pattern, Release, Revision, Run, State, Template
 from muster_cluster_agent.ports import StatusReport
 from muster_kernel.reasons import ChangeReason
-from tests.support.kubernetes_backends import NAMESPACE, PROJECT, scene
+from tests.support.agents import workload_id
+from tests.support.kubernetes_backends import NAMESPACE, OWNER, PROJECT, scene
 from tests.support.kubernetes_loops import ID, Loop, loop
 
 
@@ -104,3 +105,55 @@ async def test_an_agent_that_follows_changes_the_ports_that_it_finds() -> None:
             assert len(services(here)["chat"]["ports"]) == 2
             here.agent.take(Release(ID, 1, 2, 0, 5.0, ChangeReason.DELETED.value))
             await here.nothing_left()
+
+
+async def test_the_name_of_a_workload_that_is_on_its_way_out_is_waited_for() -> None:
+    async with scene() as made, loop(made) as here:
+        labels = {**OWNER.labels(), "muster.io/workload": workload_id(2)}
+        made.server.put(
+            "services", {"metadata": {"name": "chat", "namespace": NAMESPACE, "labels": labels}, "spec": {}}
+        )
+        here.agent.take(service())
+        report = await here.refused("NameInUse")
+        assert report.refusal.retry_after == 60
+        assert "services" in made.server.objects
+        made.server.remove("services", f"{NAMESPACE}/chat")
+        await here.until(lambda: len(serving(here)) == 2)
+
+
+async def test_a_root_tells_when_its_workload_was_last_started() -> None:
+    async with scene() as made, loop(made) as here:
+        here.agent.take(service())
+        await here.until(lambda: len(serving(here)) == 2)
+        key = f"{NAMESPACE}/{workload_base(ID)}"
+
+        def age(root: Any) -> None:
+            root["metadata"]["creationTimestamp"] = "2020-01-01T00:00:00Z"
+            root["metadata"]["annotations"]["muster.io/used"] = "1577836800"
+
+        made.server.change("configmaps", key, age)
+        here.agent.take(Release(ID, 1, 1, 0, 5.0, ChangeReason.SUSPENDED.value))
+        await here.until(lambda: not here.pods())
+        await here.until(lambda: here.of_ours() == ["chat", workload_base(ID)])
+        (old,) = await here.backend.kept(10)
+        assert old.used == 1577836800
+        here.agent.take(service(generation=2))
+        await here.until(lambda: len(serving(here)) == 2)
+        assert int(made.server.objects["configmaps"][key]["metadata"]["annotations"]["muster.io/used"]) > 1577836800
+
+
+async def test_a_namespace_that_is_another_one_gets_everything_again() -> None:
+    async with scene() as made, loop(made) as here:
+        here.agent.take(service())
+        await here.until(lambda: len(serving(here)) == 2)
+        here.agent.take(Release(ID, 1, 1, 0, 5.0, ChangeReason.SUSPENDED.value))
+        await here.until(lambda: not here.pods())
+        for kind in ("services", "configmaps"):
+            for key in [*made.server.objects[kind]]:
+                made.server.remove(kind, key)
+        made.server.remove("namespaces", NAMESPACE)
+        made.kubelets.add_namespace(NAMESPACE, PROJECT)
+        await here.until(lambda: not here.backend._cache.workload_roots)
+        here.agent.take(service(generation=2))
+        await here.until(lambda: len(serving(here)) == 2)
+        assert [*services(here)] == ["chat"]

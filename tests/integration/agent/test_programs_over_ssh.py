@@ -6,6 +6,7 @@ What a real sshd does with these options is a matter of the clusters' own tests.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -84,21 +85,38 @@ def test_a_worker_without_sshd_says_what_its_image_needs(tmp_path: Path) -> None
 
 def test_a_launcher_finds_the_way_to_its_workers_and_becomes_its_command(tmp_path: Path) -> None:
     keys, own = folders(tmp_path)
-    home = tmp_path / "home"
-    home.mkdir()
-    words = ("sh", str(SHIMS / "launcher.sh"), "2222", keys, own, "sh", "-c", 'echo "$0 $1"; exit 3', "a b", "c")
-    done = run(*words, cwd=tmp_path, PATH="/usr/bin:/bin", HOME=str(home))
-    assert (done.returncode, done.stdout) == (3, "a b c\n")
-    text = Path(own, "config").read_text()
-    assert f"IdentityFile {own}/id" in text
-    assert (home / ".ssh" / "config").read_text() == text
-    (home / ".ssh" / "config").write_text("mine")
-    run(*words, cwd=tmp_path, PATH="/usr/bin:/bin", HOME=str(home))
-    assert (home / ".ssh" / "config").read_text() == "mine"
+    words = ("sh", str(SHIMS / "launcher.sh"), "2222", keys, own, "sh", "-c", 'umask; echo "$0 $1"; exit 3', "a b", "c")
+    done = run(*words, cwd=tmp_path, PATH="/usr/bin:/bin", HOME=str(tmp_path))
+    assert (done.returncode, done.stdout.splitlines()[1:]) == (3, ["a b c"])
+    assert int(done.stdout.split()[0], 8) == _umask()
+    assert f"IdentityFile {own}/id" in Path(own, "config").read_text()
+    assert not (tmp_path / ".ssh").exists()  # a home may be shared by all that its user runs
+
+
+def _umask() -> int:
+    found = os.umask(0o22)
+    os.umask(found)
+    return found
+
+
+def test_a_worker_that_is_stopped_ends_its_sshd(tmp_path: Path) -> None:
+    keys, own = folders(tmp_path)
+    path = program(
+        tmp_path / "bin",
+        "sshd",
+        f"#!/bin/sh\ntrap 'echo > {tmp_path}/ended; exit' TERM\n: > {tmp_path}/begun\nsleep 1000 & wait\n",
+    )
+    words = ["sh", str(SHIMS / "worker.sh"), "2222", keys, own]
+    worker = subprocess.Popen(words, env={"PATH": path}, cwd=tmp_path)
+    eventually_now((tmp_path / "begun").exists, within=60)
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(timeout=60) == 143
+    eventually_now((tmp_path / "ended").exists, within=60)
 
 
 def over_ssh(tmp_path: Path, *calls: dict[str, Any]) -> list[str]:
-    (tmp_path / "calls.json").write_text(json.dumps(calls))
+    asked = {"env": {"LR": "0.1"}, "forward": ["TOKEN", "NONE"], "calls": calls}
+    (tmp_path / "calls.json").write_text(json.dumps(asked))
     return [sys.executable, "-I", str(SHIMS / "over_ssh.py"), "config", str(tmp_path / "calls.json")]
 
 
@@ -112,12 +130,14 @@ def test_each_worker_runs_its_call_with_its_own_variables(tmp_path: Path) -> Non
     words = over_ssh(
         tmp_path,
         call("w-0", f"printf '%s' \"$ODD\" > {tmp_path}/first", ODD=ODD),
-        call("w-1", f"echo $RANK > {tmp_path}/second", **{"RANK": "1", "my-var": "no shell takes this name"}),
+        call(
+            "w-1", f"echo $RANK $LR $TOKEN > {tmp_path}/second", **{"RANK": "1", "my-var": "no shell takes this name"}
+        ),
     )
-    done = run(*words, cwd=tmp_path, PATH=path, NOTES=str(notes))
+    done = run(*words, cwd=tmp_path, PATH=path, NOTES=str(notes), TOKEN="hunter2")
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "first").read_text() == ODD
-    assert (tmp_path / "second").read_text() == "1\n"
+    assert (tmp_path / "second").read_text() == "1 0.1 hunter2\n"
     assert {*notes.read_text().split()} == {"w-0", "w-1"}
 
 

@@ -9,7 +9,7 @@ from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from muster_cluster_agent.adapters.decode import assignment
 from muster_cluster_agent.adapters.local.support import LOCAL
-from muster_cluster_agent.domain.actions import Absent, Action, Create, Stop
+from muster_cluster_agent.domain.actions import Absent, Action, Create, Refuse, Stop
 from muster_cluster_agent.domain.launch import Places, process
 from muster_cluster_agent.domain.model import Assignment, Ended, NodeHealth, NodeView, Observed, Pattern
 from muster_cluster_agent.domain.plan import ReplicaPlan, replica_plans
@@ -117,7 +117,7 @@ def test_one_that_was_started_is_stopped_and_nothing_is_said_before_it_is_gone()
     assert [type(action) for action in due(desired, *observed)] == [Stop]
 
 
-def test_a_late_replica_whose_node_is_not_there_holds_up_nobody() -> None:
+def test_a_late_replica_whose_node_is_not_there_is_refused_and_holds_up_no_other() -> None:
     made = fleet_pb2.Assignment(workload_id=ID, epoch=1)
     revision = made.revisions.add(generation=1, attempt=1, least=2, most=4)
     revision.spec.kind, revision.spec.framework = options_pb2.KIND_DISTRIBUTED, workload_pb2.FRAMEWORK_PYTORCH
@@ -126,9 +126,14 @@ def test_a_late_replica_whose_node_is_not_there_holds_up_nobody() -> None:
         revision.runs.add(role="worker", first_index=index, count=count, node=on)
     desired = assignment(ID, made.SerializeToString(), {}, LOCAL)
     first, second, lost, late = planned(desired)
-    given_up, created = due(desired, seen(first), seen(second))
-    assert isinstance(given_up, Absent)
-    assert (given_up.name, given_up.message) == (lost.name, "this cluster has no node 'n-9'")
+    refusal, created = due(desired, seen(first), seen(second))
+    assert isinstance(refusal, Refuse)
+    assert (refusal.role, refusal.index, refusal.message) == ("worker", 2, "this cluster has no node 'n-9'")
     assert created == Create(late)
-    running = (seen(first), seen(second), seen(late))
-    assert due(desired, *running, denied=frozenset({lost.name})) == (), "said once, and not started later"
+    made.leaving.add(role="worker", first_index=2, count=1, node="n-9")  # the scheduler's answer
+    for run in [run for run in revision.runs if run.node == "n-9"]:
+        revision.runs.remove(run)
+    answered = assignment(ID, made.SerializeToString(), {}, LOCAL)
+    (absent,) = due(answered, seen(first), seen(second), seen(late))
+    assert isinstance(absent, Absent)
+    assert absent.name == lost.name

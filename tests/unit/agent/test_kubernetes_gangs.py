@@ -138,10 +138,11 @@ def test_a_colossalai_launcher_starts_torchrun_on_each_worker_in_its_own_folder(
         "/muster-ssh/config",
         "/muster-hosts/calls.json",
     ]
-    first, second = json.loads(objects(launcher)[resources.CONFIG_MAP]["data"]["calls.json"])
+    asked = json.loads(objects(launcher)[resources.CONFIG_MAP]["data"]["calls.json"])
+    first, second = asked["calls"]
     assert (first["host"], second["host"]) == (f"worker-0.{launcher.gang}", f"worker-1.{launcher.gang}")
     assert first["command"] == "cd /w && exec python3 /muster/trun.py train.py '0.1 a'"
-    assert (second["env"]["LR"], second["env"]["PET_NODE_RANK"]) == ("0.1", "1")
+    assert (asked["env"]["LR"], second["env"]["PET_NODE_RANK"]) == ("0.1", "1")
     assert second["env"]["PET_MASTER_ADDR"] == f"worker-0.{launcher.gang}"
 
 
@@ -191,3 +192,37 @@ def test_a_credential_without_a_value_starts_nothing() -> None:
     environment = [workload_pb2.EnvironmentVariable(label="KEY", value=f"{SEALED}x:1")]
     first, _ = gang(workload_pb2.FRAMEWORK_PYTORCH, command="run", environment=environment)
     assert opened(first, {}) is None
+
+
+def test_credentials_of_a_launcher_reach_its_workers_by_name_alone() -> None:
+    environment = [
+        workload_pb2.EnvironmentVariable(label="TOKEN", value=f"{SEALED}x:1"),
+        workload_pb2.EnvironmentVariable(label="KEY", value="SECRET:store,key"),
+    ]
+    *_, launcher = gang(
+        workload_pb2.FRAMEWORK_COLOSSALAI,
+        master="launcher",
+        command="torchrun t.py ${TOKEN} ${KEY} 'a b'",
+        environment=environment,
+    )
+    plan = opened(launcher, {f"{SEALED}x:1": "hunter2"})
+    assert plan is not None
+    text = objects(plan)[resources.CONFIG_MAP]["data"]["calls.json"]
+    assert "hunter2" not in text
+    asked = json.loads(text)
+    assert asked["forward"] == ["TOKEN", "KEY"]
+    assert asked["calls"][0]["command"] == """exec python3 /muster/trun.py t.py "${TOKEN}" "${KEY}" 'a b'"""
+
+
+def test_a_card_is_not_chosen_by_a_variable_of_a_secret() -> None:
+    environment = [workload_pb2.EnvironmentVariable(label="NVIDIA_VISIBLE_DEVICES", value="SECRET:mine,all")]
+    first, _ = gang(workload_pb2.FRAMEWORK_PYTORCH, command="run", environment=environment)
+    assert "NVIDIA_VISIBLE_DEVICES" not in env_of(first)
+
+
+def test_ports_of_any_role_stay_open_and_lead_to_those_that_have_them() -> None:
+    ports = [workload_pb2.Port(label="p", container=6006)]
+    first, _ = gang(workload_pb2.FRAMEWORK_PYTORCH, command="torchrun t.py", ports=ports)
+    ingress = objects(first)[resources.POLICY]["spec"]["ingress"]
+    assert ingress[1] == {"ports": [{"port": 6006}]}
+    assert main_of(first)["ports"] == [{"containerPort": 6006, "name": "p-6006"}]

@@ -209,3 +209,10 @@ def test_an_error_of_the_server_has_its_code(status: int, reason: str, message: 
     answer = refusals.answer_of(status, reason, message)
     assert answer.code == code
     assert message in answer.message
+
+
+def test_a_denial_reads_the_same_for_every_incarnation() -> None:
+    one = plan(image="x")
+    said = f'pods "{one.name}" is forbidden: violates PodSecurity'
+    assert refusals.without_names("Forbidden", said, one) == 'pods "the pod" is forbidden: violates PodSecurity'
+    assert refusals.without_names(refusals.TAKEN, f"Pod p/{one.name} is there", one) == f"Pod p/{one.name} is there"

@@ -14,6 +14,7 @@ from muster_cluster_agent.domain.kubernetes.observing import (
     evidence_of,
     is_refused,
     observed,
+    stop_request_of,
 )
 from muster_cluster_agent.domain.kubernetes.pods import pod_of
 from muster_cluster_agent.domain.model import Failure, NodeHealth, NodeView, Pattern, State
@@ -154,3 +155,14 @@ def test_a_pod_without_its_labels_is_an_error_that_says_so() -> None:
     del broken["metadata"]["labels"]["muster.io/run"]
     with pytest.raises(KeyError, match=r"muster\.io/run"):
         pod_of(broken, OWNER)
+
+
+def test_a_message_that_nests_without_end_is_only_a_message() -> None:
+    nested = '{"":' + "[" * 3000
+    found = pod(ended(3))
+    status = ended(3)
+    status["containerStatuses"][0]["state"]["terminated"]["message"] = nested
+    gone = observed(pod(status), boot="b", charge=0, gone_at=1.0, evidence=evidence_of(found))
+    assert gone.ended is not None
+    assert gone.ended.reason == nested
+    assert stop_request_of(pod(running(), asked=nested)) == StopRequest()

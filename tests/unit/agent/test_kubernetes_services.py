@@ -32,10 +32,10 @@ def port(container: int, external: int = 0, reach: int = 0) -> workload_pb2.Port
     return made
 
 
-def served(*ports: workload_pb2.Port, name: str = "chat", **fields: Any) -> ReplicaPlan:
+def served(*ports: workload_pb2.Port, name: str = "chat", grace: float = 30.0, **fields: Any) -> ReplicaPlan:
     spec = workload_pb2.WorkloadSpec(kind=options_pb2.KIND_INFERENCE, image="i", ports=ports, **fields)
     revision = Revision(1, 0, specs.pattern(spec), specs.template(spec, containers=True), (Run("worker", 0, 1, "n-7"),))
-    assignment = Assignment(ID, 1, "", 1, (revision,), project="p", namespace="runai-p", name=name)
+    assignment = Assignment(ID, 1, "", 1, (revision,), project="p", namespace="runai-p", name=name, grace=grace)
     return replica_plans(assignment, revision)[0]
 
 
@@ -47,7 +47,10 @@ def main_of(plan: ReplicaPlan) -> dict[str, Any]:
 
 def test_a_server_is_asked_on_its_first_port_and_told_its_ports() -> None:
     main = main_of(served(port(8080), port(9090)))
-    assert main["ports"] == [{"containerPort": 8080}, {"containerPort": 9090}]
+    assert main["ports"] == [
+        {"containerPort": 8080, "name": "p-8080"},
+        {"containerPort": 9090, "name": "p-9090"},
+    ]
     assert main["readinessProbe"] == {"tcpSocket": {"port": 8080}, "successThreshold": 1, "failureThreshold": 3}
     env = {one["name"]: one["value"] for one in main["env"]}
     assert (env["PORT"], env["MUSTER_PORT_8080"], env["MUSTER_PORT_9090"]) == ("8080", "8080", "9090")
@@ -95,8 +98,8 @@ def test_every_port_is_reached_inside_and_some_of_them_from_outside() -> None:
     ]
     assert [one["spec"]["type"] for one in (inside, nodes, balancer)] == ["ClusterIP", "NodePort", "LoadBalancer"]
     assert [one["port"] for one in inside["spec"]["ports"]] == [8080, 9090, 7070, 50]
-    assert nodes["spec"]["ports"] == [{"name": "p-9090", "port": 9090, "targetPort": 9090, "nodePort": 30090}]
-    assert balancer["spec"]["ports"] == [{"name": "p-7070", "port": 80, "targetPort": 7070}]
+    assert nodes["spec"]["ports"] == [{"name": "p-9090", "port": 9090, "targetPort": "p-9090", "nodePort": 30090}]
+    assert balancer["spec"]["ports"] == [{"name": "p-7070", "port": 80, "targetPort": "p-7070"}]
     assert inside["spec"]["selector"] == {marks.WORKLOAD: ID, marks.SERVING: "true"}
     assert workload_objects.addresses_of(plan)[-1] == "http://n-7:30090"
 
@@ -104,7 +107,7 @@ def test_every_port_is_reached_inside_and_some_of_them_from_outside() -> None:
 def test_the_service_type_of_the_workload_holds_for_ports_that_say_none() -> None:
     plan = served(port(8080), port(9090, reach=CLUSTER_IP), service_type=NODE_PORT)
     _, nodes = workload_objects.services_of(OWNER, plan)
-    assert [one["targetPort"] for one in nodes["spec"]["ports"]] == [8080]
+    assert [one["targetPort"] for one in nodes["spec"]["ports"]] == ["p-8080"]
 
 
 @pytest.mark.parametrize(("name", "service"), [("chat", "chat"), ("7b-chat", f"w-{ids.digest(ID)}")])
@@ -131,3 +134,17 @@ def test_ports_that_the_api_completes_are_the_same_ports() -> None:
     completed = [{**one, "protocol": "TCP", "nodePort": 31000} for one in asked["spec"]["ports"]]
     assert not workload_objects.ports_differ(asked, {"spec": {"ports": completed}})
     assert workload_objects.ports_differ(asked, {"spec": {}})
+
+
+def test_another_port_of_the_nodes_is_another_port() -> None:
+    _, nodes = workload_objects.services_of(OWNER, served(port(80, 30001, NODE_PORT)))
+    there = {"spec": {"ports": [{**nodes["spec"]["ports"][0], "nodePort": 30002}]}}
+    assert workload_objects.ports_differ(nodes, there)
+    _, chosen = workload_objects.services_of(OWNER, served(port(80, reach=NODE_PORT)))
+    assert not workload_objects.ports_differ(chosen, there)
+
+
+@pytest.mark.parametrize(("grace", "seconds"), [(0.0, 0), (1.0, 0), (4.0, 2), (300.0, 5)])
+def test_a_server_keeps_half_of_its_grace(grace: float, seconds: int) -> None:
+    main = main_of(served(port(80), grace=grace))
+    assert main.get("lifecycle") == ({"preStop": {"sleep": {"seconds": seconds}}} if seconds else None)

@@ -61,8 +61,9 @@ def _host_path(folder: storage_pb2.HostPath, *, everywhere: bool) -> Volume:
 
 
 def _claim(claim: storage_pb2.PersistentVolumeClaim) -> Volume:
+    block = claim.volume_mode == storage_pb2.VOLUME_MODE_BLOCK
     if claim.existing_pvc:
-        return Volume(claim.label, claim.path, ExistingClaim(claim.claim_name), claim.read_only)
+        return Volume(claim.label, claim.path, ExistingClaim(claim.claim_name, block), claim.read_only)
     asked = {
         "ReadWriteOnce": claim.read_write_once,
         "ReadOnlyMany": claim.read_only_many,
@@ -73,7 +74,7 @@ def _claim(claim: storage_pb2.PersistentVolumeClaim) -> Volume:
         name=claim.claim_name,
         storage_class=claim.storage_class,
         modes=tuple(mode for mode, wanted in asked.items() if wanted) or ("ReadWriteOnce",),
-        block=claim.volume_mode == storage_pb2.VOLUME_MODE_BLOCK,
+        block=block,
         ephemeral=claim.ephemeral,
     )
     return Volume(claim.label, claim.path, made, claim.read_only)

@@ -7,11 +7,12 @@ have to be READY first.
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from muster_cluster_agent.domain.budgets import Limits
-from muster_cluster_agent.domain.container import Container
+from muster_cluster_agent.domain.container import Container, ServedPort
 from muster_cluster_agent.domain.model import (
     Assignment,
     Framework,
@@ -105,6 +106,7 @@ class ReplicaPlan(ReplicaKey):
     """One replica as it should be. `gang`: the base name of its run, shared by all replicas that meet each other.
 
     members: role and index of each replica of a gang, in the order of their ranks; empty where it is no gang.
+    served: the ports of all roles of its revision, by which the workload is reached.
     credentials: variables whose values no description of the replica may show.
     """
 
@@ -125,6 +127,7 @@ class ReplicaPlan(ReplicaKey):
     container: Container | None = None
     namespace: str = ""  # of its project, on back ends that have namespaces
     members: tuple[tuple[str, int], ...] = ()
+    served: tuple[ServedPort, ...] = ()
     credentials: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
@@ -145,7 +148,20 @@ def replica_plans(assignment: Assignment, revision: Revision) -> tuple[ReplicaPl
     workers = [member for member in members if member.run.role not in LAUNCHERS]
     gang = revision.pattern in {Pattern.GANG, Pattern.MPI}
     ranks = tuple((member.run.role, member.index) for member in members) if gang else ()
-    return tuple(replace(_plan(assignment, revision, one, workers, len(ranks)), members=ranks) for one in members)
+    served = _served(revision, {member.run.role for member in members})
+    return tuple(
+        replace(_plan(assignment, revision, one, workers, len(ranks)), members=ranks, served=served) for one in members
+    )
+
+
+def _served(revision: Revision, roles: AbstractSet[str]) -> tuple[ServedPort, ...]:
+    """The ports of these roles, those of the role that decides first; of one container port the first counts."""
+    found: dict[int, ServedPort] = {}
+    for role in sorted(roles, key=lambda one: (one not in LAUNCHERS, one)):
+        container = template_of(revision, role).container
+        for port in container.ports if container is not None else ():
+            found.setdefault(port.container, port)
+    return tuple(found.values())
 
 
 def _members(workload_id: str, revision: Revision) -> list[_Member]:

@@ -207,7 +207,8 @@ def _run(
             missing = _without_hopeless(revision, missing, scene, verdict)
         refusal = next(filter(None, (_unfit(plan, scene.nodes) for plan in missing)), None)
         if refusal is not None:
-            if not mine:  # what has begun waits for its node, which may be silent for a moment only
+            # What has begun waits for its node, which may be silent for a moment only.
+            if not mine or (assignment.start_deadline is not None and now > assignment.start_deadline):
                 verdict.actions.append(refusal)
             return
     if _in_the_way(missing, scene.observed, {r.key for r in assignment.revisions}):
@@ -216,7 +217,7 @@ def _run(
 
 
 def _fitting(missing: list[ReplicaPlan], nodes: Mapping[str, NodeView], verdict: _Verdict) -> list[ReplicaPlan]:
-    """Those that can be started. Each of the others may get another place, and holds up none."""
+    """The plans that can start; each of the others is refused by itself, and may get another place."""
     left = []
     for plan in missing:
         refusal = _unfit(plan, nodes)
@@ -238,7 +239,7 @@ def _without_hopeless(
         if refusal is None:
             left.append(plan)
             continue
-        verdict.actions.append(Absent(*plan.identity, refusal.message))
+        verdict.actions.append(refusal)
     return left
 
 

@@ -3,7 +3,7 @@
 Called by the back ends, which alone know addresses. Pure.
 Sources: torch.distributed.run (PET_*), torch's env:// rendezvous, TensorFlow's TF_CONFIG, and for XGBoost and JAX the
 variables that Kubeflow's training operator gives. Ports are those of that operator, too.
-Holds: every member is told the same addresses, in the order of ranks.
+Holds: every member has the same addresses, in the order of ranks.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def port_of(plan: ReplicaPlan) -> int:
 
 
 def every_endpoint(plan: ReplicaPlan) -> bool:
-    """Whether it is told the addresses of all members, and not that of rank 0 alone."""
+    """Whether it needs the addresses of all members, and not that of rank 0 alone."""
     return isinstance(plan.launch, Peer) and plan.launch.framework in {Framework.TF, Framework.XGBOOST}
 
 
@@ -66,7 +66,7 @@ def ports_of(plan: ReplicaPlan) -> int:
 
 
 def variables(plan: ReplicaPlan, meeting: Meeting) -> dict[str, str]:
-    """What a member is told of the others; nothing where its command does not ask for them."""
+    """The variables by which a member finds the others; none where its command does not ask for them."""
     match plan.launch:
         case Torchrun() as launch:
             return torchrun(launch, meeting)

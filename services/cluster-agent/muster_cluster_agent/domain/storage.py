@@ -45,9 +45,10 @@ class NodeFolder:
 
 @dataclass(frozen=True, slots=True)
 class ExistingClaim:
-    """A claim that is there already."""
+    """A claim that is there already. block: it is a raw device and no file system."""
 
     name: str
+    block: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ def message_of(text: str) -> str:
     """A termination message as people read it: the record's sentence where it is a record, else the text itself."""
     try:
         record = json.loads(text) if text.startswith("{") else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     if not isinstance(record, dict) or "ok" not in record:
         return text

@@ -204,7 +204,11 @@ class Agent:
         self.agenda.mark_everything()
 
     async def tell_state(self) -> None:
-        """The full inventory and everything that is held."""
+        """The full inventory and everything that is held; what was refused is told again, since it may be unheard."""
+        for workload_id, case in self.agenda.items():
+            if case.refused:
+                case.refused.clear()
+                self.agenda.mark(workload_id)
         await self.telling.everything(self._nodes, epoch=self.epoch, held=not self.reading)
         await self.telling.beat(sound=self._is_sound())
 

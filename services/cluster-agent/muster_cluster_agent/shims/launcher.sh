@@ -3,9 +3,10 @@
 #
 #     sh launcher.sh <port> <folder with the key pair of the run> <folder of this container alone> <command> <arguments>
 set -eu
-umask 077
 port=$1 keys=$2 own=$3
 shift 3
+users=$(umask)
+umask 077
 cp "$keys/id" "$own/id"
 chmod 600 "$own/id"
 cat > "$own/config" << END
@@ -21,9 +22,5 @@ Host *
     UserKnownHostsFile /dev/null
     LogLevel ERROR
 END
-# A program that calls ssh by itself finds the way as well, unless its user has a way of their own.
-home=${HOME:-/root}/.ssh
-if [ ! -e "$home/config" ]; then
-    { mkdir -p "$home" && cp "$own/config" "$home/config"; } 2> /dev/null || true
-fi
+umask "$users" # what the command writes is for whom the image says
 exec "$@"

@@ -2,8 +2,9 @@
 
     python3 over_ssh.py <ssh's configuration> <file with the calls>
 
-A call has `host`, `command` (for a shell) and `env`. Exits with the code of the first command that failed, 128 + n for
-signal n; 255 is ssh's own where a worker cannot be reached or is lost.
+The file has `env` for every worker, `forward` (names of variables whose values this process has and the file must not)
+and `calls`, each with `host`, `command` (for a shell) and an `env` of its own. Exits with the code of the first command
+that failed, 128 + n for signal n; 255 is ssh's own where a worker cannot be reached or is lost.
 """
 
 from __future__ import annotations
@@ -22,15 +23,17 @@ def main() -> int:
     """Starts every command, then waits for the first end that is not 0."""
     configuration, path = sys.argv[1:3]
     with open(path, encoding="utf-8") as file:
-        calls: list[dict[str, Any]] = json.load(file)
-    if not calls:  # a launcher that started nothing must not look like one that succeeded
+        asked: dict[str, Any] = json.load(file)
+    if not asked["calls"]:  # a launcher that started nothing must not look like one that succeeded
         sys.stderr.write("muster: there is no worker to start anything on\n")
         return 1
     signal.signal(signal.SIGTERM, _end)
+    forwarded = {name: os.environ[name] for name in asked["forward"] if name in os.environ}
     running: dict[int, tuple[str, subprocess.Popen[bytes]]] = {}
     try:
-        for call in calls:
-            words = ["ssh", "-F", configuration, call["host"], _line(call)]
+        for call in asked["calls"]:
+            line = _line(call["command"], {**asked["env"], **forwarded, **call["env"]})
+            words = ["ssh", "-F", configuration, call["host"], line]
             child = subprocess.Popen(words, stdin=subprocess.DEVNULL)
             running[child.pid] = (call["host"], child)
         while running:
@@ -52,10 +55,10 @@ def main() -> int:
     return 0
 
 
-def _line(call: dict[str, Any]) -> str:
+def _line(command: str, env: dict[str, str]) -> str:
     """The command with its variables before it; a name that no shell takes is left out."""
-    set_ = [f"export {name}={shlex.quote(value)};" for name, value in call["env"].items() if name.isidentifier()]
-    return " ".join([*set_, call["command"]])
+    set_ = [f"export {name}={shlex.quote(value)};" for name, value in env.items() if name.isidentifier()]
+    return " ".join([*set_, command])
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:

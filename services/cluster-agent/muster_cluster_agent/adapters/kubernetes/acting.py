@@ -113,7 +113,9 @@ class Acting:
         except InvalidCommand as error:
             return Answer(Outcome.REFUSED, str(error), RefusalCode.UNSUPPORTED)
         except ApiError as error:
-            answer = refusals.answer_of(error.status, error.reason, error.message)
+            answer = refusals.answer_of(
+                error.status, error.reason, refusals.without_names(error.reason, error.message, plan)
+            )
         except Unreachable as error:
             return Answer(Outcome.UNKNOWN, str(error))
         self._note(plan.name, answer, earlier=earlier)
@@ -323,6 +325,8 @@ class Acting:
 
     async def withdraw(self, pod: Pod, message: str, code: RefusalCode = RefusalCode.FOREIGN_TAKEN) -> None:
         """Deletes a pod of which nothing runs, as it was last seen: one that has changed meanwhile stays."""
+        if code is RefusalCode.MISSING_OBJECT:
+            self._prerequisites.forget(pod.namespace)
         # Before the call, since what it does may be seen before its answer. Only evidence makes a refusal of it.
         self._withdrawn[pod.name] = Answer(Outcome.REFUSED, message, code)
         await self._delete_now(path_of(pod), {"uid": pod.uid, "resourceVersion": pod.version})

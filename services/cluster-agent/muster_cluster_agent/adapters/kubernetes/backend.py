@@ -60,7 +60,7 @@ class KubernetesBackend:
         self._observed_at = 0.0
         self._cache = Cache(client, owner, file.counting, clock)
         self._recorder = Recorder(client, self._cache, owner)
-        prerequisites = Prerequisites(client, self._cache, owner, managed=file.managed)
+        prerequisites = Prerequisites(client, self._cache, owner, managed=file.managed, clock=clock)
         self._acting = Acting(client, self._cache, self._recorder, prerequisites, owner, file.style, clock)
         self._addressing = Addressing(client, self._cache, prerequisites)
         self._starts = StartWatch(client, self._acting, file.pull_seconds)
@@ -181,7 +181,7 @@ class KubernetesBackend:
             if each > self._kept_after and not self._has_replicas(each)
         ][:most]
         self._kept_after = later[-1] if later else ""
-        return [Kept(each, self._cache.workload_roots[each].made_at) for each in later]
+        return [Kept(each, self._cache.workload_roots[each].used) for each in later]
 
     async def forget(self, workload_ids: Iterable[str]) -> None:
         """Takes away what outlives the runs of deleted workloads; of those of which a replica is here it stays."""
@@ -229,10 +229,13 @@ class KubernetesBackend:
             try:
                 await self._acting.resolve_unseen()
                 await self._acting.close_late()
-                for pod in pods:
-                    await self._look(pod, now)
             except (BackendError, ValueError) as error:
                 log.warning("pods cannot be looked after", error=str(error))
+            for pod in pods:
+                try:
+                    await self._look(pod, now)
+                except (BackendError, ValueError) as error:
+                    log.warning("a pod cannot be looked after", pod=pod.key, error=str(error))
 
     async def _look(self, pod: Pod, now: float) -> None:
         if pod.name in self._cache.vanished:

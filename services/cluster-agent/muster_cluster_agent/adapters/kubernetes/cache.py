@@ -52,8 +52,10 @@ class Cache:
         )
         self.nodes = Follower(client, Kind("nodes", "/api/v1/nodes"), nodes.node_of, self._node_changed)
         self.namespaces = Follower(
-            client, Kind("namespaces", "/api/v1/namespaces", marks.PROJECT), namespace_of, lambda *_: None
+            client, Kind("namespaces", "/api/v1/namespaces", marks.PROJECT), namespace_of, self._namespace_changed
         )
+        self.namespace_listeners: list[Callable[[str], None]] = []
+        """Called with the name of each namespace that goes, or is another one than before."""
         self.run_roots: dict[str, Root] = {}
         """Roots of runs and shards of them, by `namespace/name`."""
         self.workload_roots: dict[str, WorkloadRoot] = {}
@@ -256,6 +258,11 @@ class Cache:
             self._others_on[new.node].add(key)
             self._tell_node(new.node)
 
+    def _namespace_changed(self, key: str, old: Namespace | None, new: Namespace | None) -> None:
+        if old is not None and (new is None or new.terminating or new.uid != old.uid):
+            for hear in self.namespace_listeners:
+                hear(key)
+
     def _root_changed(self, key: str, old: Root | WorkloadRoot | None, new: Root | WorkloadRoot | None) -> None:
         root = new if new is not None else old
         if isinstance(root, WorkloadRoot):
@@ -284,7 +291,7 @@ class Cache:
         for name, line in lines.items():
             try:
                 end = ends.replica_of(name, line)
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 _log.warning("the end of a replica cannot be read", replica=name, error=repr(error))
                 continue
             if end is None:

@@ -1,4 +1,4 @@
-"""The file that says how an agent works on a Kubernetes cluster (docs/guides/clusters.md describes it for people).
+"""The file that says how an agent works on a Kubernetes cluster (docs/guides/kubernetes-clusters.md has an example).
 
 Read when the agent starts. Holds: a file with any error is refused as a whole, with every error named.
 """
@@ -19,8 +19,7 @@ from muster_cluster_agent.errors import ClusterFileError
 
 _TOP: Final = frozenset(
     {"cluster", "backend", "kubeconfig", "context", "namespace", "namespaces", "scheduler", "priority_class"}
-    | {"runtime_class", "devices", "tolerate", "pull_secrets", "node_gone_after", "rate", "allow"}
-    | {"pull_deadline"}
+    | {"runtime_class", "devices", "tolerate", "pull_secrets", "node_gone_after", "pull_deadline", "rate", "allow"}
 )
 _DEVICES: Final = frozenset({"resource"})
 _TOLERATION: Final = frozenset({"key", "operator", "value", "effect"})
@@ -33,9 +32,8 @@ class KubernetesFile:
     """The whole file.
 
     kubeconfig None: the pod's own account. namespace: the agent's own. managed: namespaces of projects are made where
-    they are missing. allowed: what pods may have of their nodes. pull_seconds: how
-    long the images of a pod may be pulled. rate, burst: calls of the API server a second, and at
-    once.
+    they are missing. allowed: what pods may have of their nodes. pull_seconds: how long the images of a pod may be
+    pulled. rate, burst: calls of the API server a second, and at once.
     """
 
     cluster: str

@@ -118,12 +118,12 @@ class Follower(Generic[T]):
         self._version = str(metadata.get("resourceVersion", ""))
         self._listed_at = time.monotonic()
         for key in self.items.keys() - found.keys():
-            self._changed(key, self.items.pop(key), None)
+            self._tell(key, self.items.pop(key), None)
         for key, item in found.items():
             old = self.items.get(key)
             if old != item:
                 self.items[key] = item
-                self._changed(key, old, item)
+                self._tell(key, old, item)
         self.sound = True
         self.listed.set()
 
@@ -163,18 +163,24 @@ class Follower(Generic[T]):
         old = self.items.get(key)
         if kind == "DELETED":
             if self.items.pop(key, None) is not None:
-                self._changed(key, old, None)
+                self._tell(key, old, None)
             return
         self._put(self.items, raw)
         new = self.items.get(key)
         if new is not None and new != old:
+            self._tell(key, old, new)
+
+    def _tell(self, key: str, old: T | None, new: T | None) -> None:
+        try:
             self._changed(key, old, new)
+        except Exception:  # noqa: BLE001  what one object holds must not end the agent: it is in the log
+            _log.exception("a change cannot be taken in", kind=self._kind.name, name=key)
 
     def _put(self, into: dict[str, T], raw: Mapping[str, Any]) -> None:
         key = _key(raw)
         try:
             into[key] = self._read(raw)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             _log.warning("an object of the cluster cannot be read", kind=self._kind.name, name=key, error=repr(error))
 
     def _selector(self) -> dict[str, str]:

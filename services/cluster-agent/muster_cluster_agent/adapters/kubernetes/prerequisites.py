@@ -7,7 +7,9 @@ never adopted and never deleted; members of a gang that are made at once make wh
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,10 +32,12 @@ from muster_cluster_agent.domain.kubernetes.resources import BUDGET, CONFIG_MAP,
 from muster_cluster_agent.domain.kubernetes.roots import Root, WorkloadRoot
 from muster_cluster_agent.domain.kubernetes.starts import Mount, start_of
 from muster_cluster_agent.domain.kubernetes.storage import check_names
+from muster_cluster_agent.domain.model import RunKey
 from muster_cluster_agent.domain.plan import ReplicaPlan
 
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
+_REMEMBERED: Final = 20_000  # roots, so that a member of a gang costs no call for what the gang shares
 
 
 @dataclass(slots=True)
@@ -41,27 +45,32 @@ class _Known:
     """What is known to be there below one root, of a run or of a workload.
 
     uid: the root's own. named: what the root names. uids: of what is there. members: of which the gang's budget knows.
-    made: everything that was asked for last.
+    run, services: of the plan that was prepared last.
     """
 
     uid: str = ""
     named: frozenset[tuple[Resource, str]] = frozenset()
     uids: dict[tuple[Resource, str], str] = field(default_factory=dict)
     members: int = 0
-    made: tuple[tuple[Resource, Manifest], ...] = ()
+    run: RunKey = (0, 0)
+    services: tuple[Manifest, ...] = ()
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Prerequisites:
-    """Makes what is missing. managed: namespaces of projects are made, too."""
+    """Makes what is missing. managed: namespaces of projects are made, too. clock: seconds since 1970."""
 
-    def __init__(self, client: Client, cache: Cache, owner: Owner, *, managed: bool) -> None:
+    def __init__(
+        self, client: Client, cache: Cache, owner: Owner, *, managed: bool, clock: Callable[[], float] = time.time
+    ) -> None:
         self._client = client
         self._cache = cache
         self._owner = owner
         self._managed = managed
-        self._known: dict[tuple[str, str], _Known] = {}  # by namespace and root, until the root is taken away
+        self._clock = clock
+        self._known: OrderedDict[tuple[str, str], _Known] = OrderedDict()  # by namespace and root
         self._with_programs: set[str] = set()  # namespaces
+        cache.namespace_listeners.append(self.forget)
 
     async def prepare(self, plan: ReplicaPlan) -> str:
         """Makes all that the pod needs; the uid of its run's root. Raises InvalidCommand, ApiError or Unreachable."""
@@ -71,12 +80,12 @@ class Prerequisites:
         return await self._of_run(plan, programs_too=Mount.PROGRAMS in start.mounts)
 
     async def _of_run(self, plan: ReplicaPlan, *, programs_too: bool) -> str:
-        run = self._known.setdefault((plan.namespace, plan.gang), _Known())
+        run = self._remembered(plan.namespace, plan.gang)
         async with run.lock:
             keys = None if (SECRET, keys_name(plan.gang)) in run.uids else new_pair()
             objects = run_objects.objects_of(self._owner, plan, keys)
             roots_now = [root for root in self._cache.roots_of(plan.workload_id) if root.name == plan.gang]
-            await self._stand(plan, run, roots.manifest(self._owner, plan), objects, roots_now)
+            await self._ensure_root(plan, run, roots.manifest(self._owner, plan), objects, roots_now)
             if programs_too:
                 await self._programs(plan.namespace)
             for resource, manifest in objects:
@@ -93,18 +102,23 @@ class Prerequisites:
             return run.uid
 
     async def _of_workload(self, plan: ReplicaPlan) -> None:
-        """What outlives the run. Services lead to the ports of the plan that was prepared last."""
+        """What outlives the run. Its Services lead to the ports of the revision that was prepared last."""
+        seen = self._cache.workload_roots.get(plan.workload_id)
+        here = [seen] if seen is not None and seen.namespace == plan.namespace else []
         objects = workload_objects.objects_of(self._owner, plan)
-        if not objects:
+        where = (plan.namespace, workload_base(plan.workload_id))
+        if not objects and not here and where not in self._known:
             return
-        kept = self._known.setdefault((plan.namespace, workload_base(plan.workload_id)), _Known())
+        kept = self._remembered(*where)
         async with kept.lock:
-            if kept.made == objects:
+            run = (plan.generation, plan.attempt)
+            services = tuple(manifest for resource, manifest in objects if resource is SERVICE)
+            if run == kept.run and services == kept.services and {_name(each) for each in objects} <= kept.uids.keys():
                 return
-            known = self._cache.workload_roots.get(plan.workload_id)
-            root = workload_objects.root(self._owner, plan)
-            await self._stand(plan, kept, root, objects, [known] if known is not None else [])
+            await self._ensure_root(plan, kept, workload_objects.root(self._owner, plan), objects, here, self._clock())
             for resource, manifest in objects:
+                if resource is not SERVICE and _name((resource, manifest)) in kept.uids:
+                    continue
                 found = await self._make(plan, resource, manifest, kept)
                 if resource is SERVICE and workload_objects.ports_differ(manifest, found):
                     path = f"{SERVICE.path(plan.namespace)}/{manifest['metadata']['name']}"
@@ -113,38 +127,52 @@ class Prerequisites:
             for resource, name in kept.named:
                 if resource is SERVICE and (resource, name) not in wanted:  # a claim stays: it holds data
                     await self._delete_ours(resource, plan.namespace, name, plan.workload_id, kept)
-            kept.made = objects
+            kept.run, kept.services = run, services
 
-    async def _stand(
+    async def _ensure_root(
         self,
         plan: ReplicaPlan,
         known: _Known,
         root: Manifest,
         objects: Iterable[tuple[Resource, Manifest]],
         seen: Sequence[Root | WorkloadRoot],
+        used: float | None = None,
     ) -> None:
-        """Makes a root where it is missing, and has it name the objects before they are made. seen: in the cache."""
+        """Makes a root where it is missing, and has it name the objects before they are made.
+
+        seen: the root as the cache has it. used: the time of a start, which the root of a workload keeps.
+        """
         names = [_name(each) for each in objects]
         if seen:
             known.uid, known.named = seen[0].uid, known.named | frozenset(seen[0].objects)
+        both = [*dict.fromkeys((*sorted(known.named, key=str), *names))]
+        said = roots.naming(both, used)
         if not known.uid:
-            body = {
-                **root,
-                "metadata": {
-                    **root["metadata"],
-                    "annotations": {
-                        **root["metadata"]["annotations"],
-                        **roots.naming(names)["metadata"]["annotations"],
-                    },
-                },
-            }
+            annotations = {**root["metadata"]["annotations"], **said["metadata"]["annotations"]}
+            body = {**root, "metadata": {**root["metadata"], "annotations": annotations}}
             made = await self._made(plan, CONFIG_MAP, body)
             known.uid, known.named = str(made["metadata"]["uid"]), frozenset(roots.named_by(made))
-        if not known.named >= {*names}:
-            both = [*dict.fromkeys((*sorted(known.named, key=str), *names))]
+            said = roots.naming([*dict.fromkeys((*sorted(known.named, key=str), *names))], used)
+            if known.named >= {*names} and made["metadata"]["annotations"].items() >= annotations.items():
+                return
+        if used is not None or not known.named >= {*names}:
             path = f"{CONFIG_MAP.path(plan.namespace)}/{root['metadata']['name']}"
-            await self._client.patch(path, roots.naming(both))
-            known.named = frozenset(both)
+            await self._client.patch(path, said)
+            known.named = known.named | frozenset(names)
+
+    def _remembered(self, namespace: str, root: str) -> _Known:
+        """What is known below a root; of very many the one that was asked for longest ago is forgotten."""
+        known = self._known.setdefault((namespace, root), _Known())
+        self._known.move_to_end((namespace, root))
+        while len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+        return known
+
+    def forget(self, namespace: str) -> None:
+        """Looks again at everything in a namespace: it has gone, or something that was there is missing."""
+        self._with_programs.discard(namespace)
+        for where in [where for where in self._known if where[0] == namespace]:
+            del self._known[where]
 
     async def _make(self, plan: ReplicaPlan, resource: Resource, body: Manifest, known: _Known) -> Json:
         found = await self._made(plan, resource, body)
@@ -195,7 +223,8 @@ class Prerequisites:
                 raise
             raw = await self._client.get(f"{path}/{body['metadata']['name']}")
             if not self._is_ours(raw["metadata"], plan.workload_id):
-                raise ApiError(_CONFLICT, refusals.TAKEN, refusals.taken(resource.kind, raw["metadata"])) from error
+                reason = refusals.IN_USE if self._owner.has(raw["metadata"].get("labels") or {}) else refusals.TAKEN
+                raise ApiError(_CONFLICT, reason, refusals.taken(resource.kind, raw["metadata"])) from error
             return raw
 
     def _is_ours(self, metadata: Json, workload_id: str) -> bool:

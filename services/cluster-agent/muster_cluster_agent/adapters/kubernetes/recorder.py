@@ -121,7 +121,8 @@ class Recorder:
             _log.warning("the end of replicas cannot be written down", run=base, error=str(error))
             self._cache.take_lines(replicas[0].workload_id, lines)
         for replica in replicas:
-            self._removed.pop(replica.name, None)
+            if lines[replica.name] == ends.REMOVED:
+                self._removed.pop(replica.name, None)
             if self._due.pop(replica.name, None) is not None:
                 self._cache.tell(replica.workload_id)
                 self._held.add(replica.name)

@@ -1,20 +1,35 @@
-"""Looks after pods that do not start: asks for the cluster's events where a pod says nothing, and does what follows.
+"""Looks after pods that do not start: asks for the cluster's events where a pod says nothing, and acts on them.
 
-Used by the Kubernetes back end. Holds: a pod that starts as it should costs no call.
+Used by the Kubernetes back end. Holds: a pod that starts as it should costs no call; a question that fails changes
+nothing about the pod's deadline.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Final
 
+from muster_chassis import logs
 from muster_cluster_agent.adapters.kubernetes.acting import Acting
 from muster_cluster_agent.adapters.kubernetes.client import Client
 from muster_cluster_agent.domain.kubernetes import starting
 from muster_cluster_agent.domain.kubernetes.observing import StopRequest
 from muster_cluster_agent.domain.kubernetes.pods import Pod
-from muster_cluster_agent.domain.kubernetes.starting import Hindrance
+from muster_cluster_agent.domain.kubernetes.starting import Hindrance, Told
+from muster_cluster_agent.errors import BackendError
 
 _ASK_SECONDS: Final = 60.0  # between two questions about one pod
+
+_log = logs.get(__name__)
+
+
+@dataclass(slots=True)
+class _Start:
+    """What is known of one start. since: from when on a container of it waits; None: none does."""
+
+    since: float | None = None
+    asked: float = 0.0
+    told: Told = field(default_factory=Told)
 
 
 class StartWatch:
@@ -24,41 +39,46 @@ class StartWatch:
         self._client = client
         self._acting = acting
         self._pull_seconds = pull_seconds
-        self._since: dict[str, tuple[str, float]] = {}  # what a pod waits for, and since when, by the replica's name
-        self._asked: dict[str, float] = {}
+        self._starts: dict[str, _Start] = {}  # by the replica's name
 
     async def look(self, pod: Pod, now: float) -> None:
         """Acts on what hinders a pod. Raises BackendError."""
         if not starting.is_starting(pod):
             self.forget(pod.name)
             return
-        waits = starting.waits_for(pod)
-        before, since = self._since.get(pod.name, ("", now))
-        if bool(before) != bool(waits):  # which of its reasons it gives in turn does not matter
-            since = now
-        self._since[pod.name] = (waits, since)
-        found = starting.hindrance_of(pod, now, since)
-        if found is None and not waits and starting.is_slow(pod, now):
-            found = await self._ask(pod, now)
+        start = self._starts.setdefault(pod.name, _Start())
+        if not starting.waits(pod):
+            start.since = None
+        elif start.since is None:
+            start.since = now
+        found = starting.hindrance_of(pod, now, now if start.since is None else start.since)
+        if found is None and starting.is_slow(pod, now):
+            await self._ask(pod, start, now)
+            found = starting.stuck(pod, start.told, now, self._pull_seconds)
         if found is not None:
             await self._act(pod, found)
 
     def forget(self, name: str) -> None:
         """A pod has started, or is not there any more."""
-        self._since.pop(name, None)
-        self._asked.pop(name, None)
+        self._starts.pop(name, None)
 
     def known(self) -> set[str]:
         """The replicas that are looked after."""
-        return {*self._since}
+        return {*self._starts}
 
-    async def _ask(self, pod: Pod, now: float) -> Hindrance | None:
-        if now - self._asked.get(pod.name, 0.0) < _ASK_SECONDS:
-            return None
-        self._asked[pod.name] = now
+    async def _ask(self, pod: Pod, start: _Start, now: float) -> None:
+        if now - start.asked < _ASK_SECONDS:
+            return
+        start.asked = now
         path = f"/api/v1/namespaces/{pod.namespace}/events"
-        answer = await self._client.get(path, fieldSelector=f"involvedObject.uid={pod.uid}")
-        return starting.hindrance_in(answer.get("items") or (), pod, now, self._pull_seconds)
+        try:
+            answer = await self._client.get(path, fieldSelector=f"involvedObject.uid={pod.uid}")
+        except BackendError as error:
+            _log.warning("the events of a pod cannot be read", pod=pod.key, error=str(error))
+            return
+        items = answer.get("items") or ()
+        if items:  # a cluster keeps events for an hour or less, and a pull may take longer
+            start.told = starting.told_by(items, now)
 
     async def _act(self, pod: Pod, found: Hindrance) -> None:
         if found.code is None:

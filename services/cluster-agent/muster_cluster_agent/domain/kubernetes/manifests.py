@@ -17,7 +17,7 @@ from muster_cluster_agent.domain.container import Container, Security
 from muster_cluster_agent.domain.environment import identity
 from muster_cluster_agent.domain.kubernetes import marks, storage
 from muster_cluster_agent.domain.kubernetes.marks import Owner
-from muster_cluster_agent.domain.kubernetes.names import credentials_name, hosts_name, keys_name
+from muster_cluster_agent.domain.kubernetes.names import credentials_name, hosts_name, keys_name, port_name
 from muster_cluster_agent.domain.kubernetes.programs import programs_name
 from muster_cluster_agent.domain.kubernetes.starts import Mount, Start, start_of
 from muster_cluster_agent.domain.model import Pattern
@@ -29,11 +29,11 @@ MAIN: Final = "main"
 """The name of a replica's own container."""
 _MARKED: Final = re.compile(r"\0\{([A-Za-z_][A-Za-z0-9_]*)\}")  # as muster_kernel.words marks a reference to expand
 _SHM_BYTES: Final = 8 << 30  # of a replica that says nothing of memory
+_SHM: Final = "/dev/shm"  # noqa: S108  the kernel's own place
 _SSH_BYTES: Final = "1Mi"
-_READABLE: Final = 0o444  # by the user of the image, whichever that is
+_READABLE: Final = 0o444  # by any user: it depends on the image
 _VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
-# Requests that are on their way while the address stops to lead there still find a server.
-_DRAINS: Final = {"preStop": {"sleep": {"seconds": 5}}}
+_DRAIN_SECONDS: Final = 5
 # The node controller must not end what a silent node may still run: architecture rule 7 decides about that.
 _PATIENT: Final = tuple(
     {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute"}
@@ -135,10 +135,10 @@ def _pod_spec(plan: ReplicaPlan, container: Container, style: Style) -> Manifest
 def _volumes(plan: ReplicaPlan, container: Container, start: Start) -> Iterable[tuple[Manifest, Manifest]]:
     """Each volume of the pod, and where its container finds it."""
     yield from storage.volumes_of(plan)
-    if container.large_shm:
+    if container.large_shm and _SHM not in storage.paths_of(plan):
         size = (plan.limits.memory_limit or plan.limits.memory or 2 * _SHM_BYTES) // 2
         shm = {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(size)}}
-        yield shm, {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108  the kernel's own place
+        yield shm, {"name": "shm", "mountPath": _SHM}
     sources: dict[Mount, Manifest] = {
         Mount.PROGRAMS: {"configMap": {"name": programs_name()}},
         Mount.KEYS: {"secret": {"secretName": keys_name(plan.gang), "defaultMode": _READABLE}},
@@ -156,7 +156,7 @@ def _main(plan: ReplicaPlan, container: Container, start: Start, style: Style) -
     mounts, blocks = [*_volumes(plan, container, start)], storage.blocks_of(plan)
     secrets = {one.name: (one.secret, one.key) for one in container.secrets}
     secrets |= {name: (credentials_name(plan.gang, plan.role), name) for name, _ in plan.credentials}
-    secrets = {name: where for name, where in secrets.items() if name not in env}
+    secrets = {name: where for name, where in secrets.items() if name not in env and name != _VISIBLE}
     made: Manifest = {
         "name": MAIN,
         "image": container.image,
@@ -177,9 +177,9 @@ def _main(plan: ReplicaPlan, container: Container, start: Start, style: Style) -
         "securityContext": _container_security(container.security),
         "tty": container.tty,
         "stdin": container.stdin,
-        "ports": [{"containerPort": port} for port in plan.ports],
+        "ports": [{"containerPort": port, "name": port_name(port)} for port in plan.ports],
         "readinessProbe": start.probe or _probe(plan),
-        "lifecycle": _DRAINS if plan.pattern is Pattern.SERVICE else None,
+        "lifecycle": _drains(plan),
         "volumeMounts": [mount for _, mount in mounts if mount["name"] not in blocks],
         "volumeDevices": [
             {"name": mount["name"], "devicePath": mount["mountPath"]} for _, mount in mounts if mount["name"] in blocks
@@ -203,6 +203,12 @@ def _variables(plan: ReplicaPlan, container: Container, start: Start) -> dict[st
     hidden = {} if plan.anonymous else {_VISIBLE: "void"}
     home = {"HOME": container.home} if container.home else {}
     return {**home, **said, **identity(plan), **devices, **hidden, **ports, **start.env}
+
+
+def _drains(plan: ReplicaPlan) -> Manifest | None:
+    """Requests that are on their way while its address is taken away still find a server. Half the grace is left."""
+    seconds = min(_DRAIN_SECONDS, int(plan.grace) // 2)
+    return {"preStop": {"sleep": {"seconds": seconds}}} if plan.pattern is Pattern.SERVICE and seconds else None
 
 
 def _probe(plan: ReplicaPlan) -> Manifest | None:
@@ -266,7 +272,7 @@ def _bytes(memory: int) -> str:
 def _pod_security(container: Container) -> Manifest:
     security = container.security
     claims = any(isinstance(each.source, ExistingClaim | NewClaim) for each in container.volumes)
-    shared = security.gid if claims else None  # what is on a claim is the group's, whoever wrote it
+    shared = security.gid if claims else None  # all that is on a claim belongs to the group
     found = {
         "fsGroup": shared,
         "fsGroupChangePolicy": "OnRootMismatch" if shared is not None else None,

@@ -29,6 +29,11 @@ def service_name(workload_id: str, workload: str) -> str:
         return workload_base(workload_id)
 
 
+def port_name(container_port: int) -> str:
+    """The name of a container's port, by which Services find it."""
+    return f"p-{container_port}"
+
+
 def keys_name(root: str) -> str:
     """The Secret with the run's key pair."""
     return f"{root}-ssh"

@@ -47,7 +47,7 @@ def stop_request_of(pod: Pod) -> StopRequest:
     try:
         said = json.loads(pod.stop_request) if pod.stop_request else {}
         return StopRequest(str(said.get("reason", "")), float(said.get("grace", 0.0)), str(said.get("fault", "")))
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return StopRequest()
 
 
@@ -110,7 +110,7 @@ def _ended(pod: Pod, main: Container | None) -> Ended | None:
         return None
     at = main.ended_at if main.ended_at is not None else pod.created_at
     if main.reason == "OOMKilled":
-        return Ended(main.code, at, main.message or "OOMKilled", Spent.MEMORY)
+        return Ended(main.code, at, message_of(main.message) or "OOMKilled", Spent.MEMORY)
     if any(words in pod.message for words in _OWN_STORAGE):
         return Ended(main.code, at, pod.message, Spent.FILE)
     disruption = _disruption(pod, at)

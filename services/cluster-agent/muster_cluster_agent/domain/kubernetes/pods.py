@@ -1,6 +1,6 @@
 """Pods as they are kept in memory: of Muster's own what a replica's state depends on, of others what they hold.
 
-UnseenPod of the API's JSON on receipt, so that a cluster of 10,000 pods costs megabytes. Pure.
+Made of the API's JSON on receipt, so that a cluster of 10,000 pods costs megabytes. Pure.
 Holds: a pod that cannot be read is one error that names it, and no other pod is lost by it.
 """
 

@@ -8,16 +8,21 @@ from typing import Any, Final
 from muster_cluster_agent.domain.actions import Answer, Outcome
 from muster_cluster_agent.domain.kubernetes.manifests import MAIN, Manifest
 from muster_cluster_agent.domain.kubernetes.roots import Namespace
+from muster_cluster_agent.domain.plan import ReplicaPlan
 from muster_kernel.reasons import RefusalCode
 
 TAKEN: Final = "MusterNameTaken"
-"""The reason of an ApiError of our own: a name that we need belongs to another object."""
+"""The reason of an ApiError of Muster's own: a name that it needs belongs to another object."""
+IN_USE: Final = "MusterNameInUse"
+"""The same, where the object is Muster's own and belongs to another workload, which may be on its way out."""
 AGAIN_SECONDS: Final = 30.0
 """How long a replica that was refused after its pod was made is not made again."""
 _CONFLICT: Final = 409
 _BAD: Final = frozenset({400, 422})
 _FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404
+_INVALID: Final = 422
+_NODE_PORT: Final = "provided port is"  # .. already allocated, or not in the valid range
 _RETRIED: Final = 500  # and above: the server's own trouble
 
 
@@ -25,7 +30,9 @@ def answer_of(status: int, reason: str, message: str) -> Answer:
     """What an error of the API server while a replica is made means for its assignment."""
     if status >= _RETRIED or status == 429 or reason == "Expired":  # noqa: PLR2004  too many requests
         return Answer(Outcome.UNKNOWN, message)
-    if reason == TAKEN:
+    if reason == IN_USE:
+        return Answer(Outcome.REFUSED, message, RefusalCode.NAME_IN_USE)
+    if reason == TAKEN or (status == _INVALID and _NODE_PORT in message):
         return Answer(Outcome.REFUSED, message, RefusalCode.NAME_CONFLICT)
     if status == _FORBIDDEN and "exceeded quota" in message:
         return Answer(Outcome.REFUSED, f"the namespace's quota is used up: {message}", RefusalCode.NAMESPACE_QUOTA)
@@ -37,6 +44,13 @@ def answer_of(status: int, reason: str, message: str) -> Answer:
     if status in _BAD or status == _FORBIDDEN:
         return Answer(Outcome.REFUSED, f"the cluster does not admit it: {message}", RefusalCode.ADMISSION_DENIED)
     return Answer(Outcome.UNKNOWN, message)
+
+
+def without_names(reason: str, message: str, plan: ReplicaPlan) -> str:
+    """The API's message without the pod's name, so that the same refusal of its next incarnation has the same text."""
+    if reason in {TAKEN, IN_USE}:  # the name is what it is about
+        return message
+    return message.replace(plan.name, "the pod").replace(plan.gang, "the run")
 
 
 def namespace(name: str, project: str, found: Namespace | None) -> Answer:

@@ -53,7 +53,7 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRoot:
-    """The root of what outlives the runs of a workload, by its name. made_at: seconds since 1970."""
+    """The root of what outlives the runs of a workload, by its name. used: its last start, in seconds since 1970."""
 
     name: str
     namespace: str
@@ -61,7 +61,7 @@ class WorkloadRoot:
     workload_id: str
     objects: tuple[tuple[Resource, str], ...]
     finalizers: tuple[str, ...] = ()
-    made_at: float = 0.0
+    used: float = 0.0
 
     @property
     def key(self) -> str:
@@ -85,9 +85,12 @@ def manifest(owner: Owner, plan: ReplicaPlan) -> Manifest:
     }
 
 
-def naming(names: Iterable[tuple[Resource, str]]) -> Manifest:
-    """What a root says of the objects that belong to it, as a patch of it."""
-    return {"metadata": {"annotations": {marks.OBJECTS: resources.text_of(names)}}}
+def naming(names: Iterable[tuple[Resource, str]], used: float | None = None) -> Manifest:
+    """What a root says of the objects that belong to it, as a patch of it. used: when its workload was last started."""
+    said = {marks.OBJECTS: resources.text_of(names)}
+    if used is not None:
+        said[marks.USED] = str(int(used))
+    return {"metadata": {"annotations": said}}
 
 
 def named_by(raw: Json) -> tuple[tuple[Resource, str], ...]:
@@ -110,7 +113,9 @@ def root_of(raw: Json, owner: Owner) -> Root | WorkloadRoot:
         "finalizers": tuple(metadata.get("finalizers") or ()),
     }
     if labels[marks.ROOT_OF] == "workload":
-        return WorkloadRoot(**said, made_at=moment(metadata.get("creationTimestamp")) or 0.0)
+        used = (metadata.get("annotations") or {}).get(marks.USED, "")
+        made_at = moment(metadata.get("creationTimestamp")) or 0.0
+        return WorkloadRoot(**said, used=max(made_at, float(used) if used.isdigit() else 0.0))
     return Root(
         **said,
         project=labels.get(marks.PROJECT, ""),
@@ -128,6 +133,7 @@ class Namespace:
     project: str
     terminating: bool
     origin: str = ""
+    uid: str = ""
 
 
 def namespace_of(raw: Json) -> Namespace:
@@ -135,4 +141,10 @@ def namespace_of(raw: Json) -> Namespace:
     metadata = raw["metadata"]
     labels = metadata.get("labels") or {}
     terminating = (raw.get("status") or {}).get("phase") == "Terminating" or "deletionTimestamp" in metadata
-    return Namespace(metadata["name"], labels.get(marks.PROJECT, ""), terminating, labels.get(marks.ORIGIN, ""))
+    return Namespace(
+        metadata["name"],
+        labels.get(marks.PROJECT, ""),
+        terminating,
+        labels.get(marks.ORIGIN, ""),
+        metadata.get("uid", ""),
+    )

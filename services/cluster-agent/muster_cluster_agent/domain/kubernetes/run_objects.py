@@ -96,9 +96,12 @@ def _budget(owner: Owner, plan: ReplicaPlan) -> Manifest:
 
 
 def _policy(owner: Owner, plan: ReplicaPlan) -> Manifest:
-    """Rendezvous and sshd trust everything that reaches them, so that only members may."""
+    """Rendezvous and sshd trust everything that reaches them, so that only members may. Declared ports stay open."""
     members = {"matchLabels": _members_only(plan)}
-    spec = {"podSelector": members, "policyTypes": ["Ingress"], "ingress": [{"from": [{"podSelector": members}]}]}
+    ingress: list[Manifest] = [{"from": [{"podSelector": members}]}]
+    if plan.served:
+        ingress.append({"ports": [{"port": port.container} for port in plan.served]})
+    spec = {"podSelector": members, "policyTypes": ["Ingress"], "ingress": ingress}
     return {**_object(owner, plan, POLICY, plan.gang), "spec": spec}
 
 

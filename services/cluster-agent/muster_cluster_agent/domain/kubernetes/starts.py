@@ -2,19 +2,20 @@
 
 Called by `manifests`. Pure. The programs under `/muster` come from a ConfigMap, so that an image needs only what its
 framework needs: torchrun a `python3`, MPI and ColossalAI `sh`, an sshd in the workers and an ssh in the launcher.
-Holds: a member's address is its host name in the headless Service of its run, whatever incarnation it is (its k).
+Holds: a member's address is its host name in the headless Service of its run, for every incarnation of it (its k).
 """
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
 from muster_cluster_agent.domain import rendezvous
+from muster_cluster_agent.domain.container import Container
 from muster_cluster_agent.domain.environment import identity
 from muster_cluster_agent.domain.plan import (
     LAUNCHERS,
@@ -105,7 +106,7 @@ def hosts_of(plan: ReplicaPlan) -> dict[str, str]:
             return {HOSTFILE: "".join(lines)}
         case TorchLauncher(calls=calls):
             torchruns = [torchrun for _, torchrun in calls]
-            return {CALLS: json.dumps([*_calls(plan, zip(workers, torchruns, strict=True))])}
+            return {CALLS: json.dumps(_calls(plan, zip(workers, torchruns, strict=True)))}
     return {}
 
 
@@ -142,19 +143,35 @@ def _mpi_variables() -> dict[str, str]:
         "OMPI_MCA_orte_default_hostfile": hostfile,
         "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
         "OMPI_MCA_plm_rsh_args": arguments,
+        "OMPI_MCA_plm_rsh_no_tree_spawn": "1",  # workers have no way to one another
         "PRTE_ALLOW_RUN_AS_ROOT": "1",
         "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "PRTE_MCA_plm_ssh_args": arguments,
+        "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
         "PRTE_MCA_prte_default_hostfile": hostfile,
         "PRTE_MCA_prte_keep_fqdn_hostnames": "true",
     }
 
 
-def _calls(plan: ReplicaPlan, calls: Iterable[tuple[str, Torchrun]]) -> Iterable[dict[str, object]]:
-    """What a launcher asks of each worker: torchrun in the launcher's folder, with what the launcher's user sets."""
+def _calls(plan: ReplicaPlan, calls: Iterable[tuple[str, Torchrun]]) -> dict[str, object]:
+    """What a launcher asks of its workers: torchrun in the launcher's folder, with what the launcher's user sets.
+
+    Values of credentials are in no file: the launcher has them, and passes them on by name.
+    """
     meeting, said = meeting_of(plan), dict(plan.env)
     known = {**said, **identity(plan)}
+    secret = [name for name, _ in plan.credentials]
+    secret += [one.name for one in (plan.container or Container("")).secrets]
+    asked = []
     for host, torchrun in calls:
-        words = shlex.join(expand(word, known) for word in _torchrun(torchrun))
+        words = " ".join(_quoted(word, known, secret) for word in _torchrun(torchrun))
         line = f"cd {shlex.quote(plan.working_dir)} && exec {words}" if plan.working_dir else f"exec {words}"
-        yield {"host": host, "command": line, "env": {**said, **rendezvous.torchrun(torchrun, meeting)}}
+        asked.append({"host": host, "command": line, "env": rendezvous.torchrun(torchrun, meeting)})
+    return {"env": said, "forward": secret, "calls": asked}
+
+
+def _quoted(word: str, known: Mapping[str, str], secret: Collection[str]) -> str:
+    """A word for the worker's shell, which alone fills in the values of credentials."""
+    if any(f"\0{{{name}}}" == word for name in secret):
+        return f'"${{{word[2:-1]}}}"'
+    return shlex.quote(expand(word, known))

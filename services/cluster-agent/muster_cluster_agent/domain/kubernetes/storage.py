@@ -7,6 +7,7 @@ no collector of garbage ever erases data (kubernetes.md 20.7).
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator
 from typing import Any, Final, assert_never
@@ -27,7 +28,8 @@ from muster_cluster_agent.domain.storage import (
 )
 
 Manifest = dict[str, Any]
-_OF_MUSTER: Final = re.compile(r"w-[a-z2-7]{20}(-.*)?|muster-.*")
+_OF_MUSTER: Final = re.compile(r"w-[a-z2-7]{20}(-.*)?|muster-programs-.*|muster-agent")
+_SUFFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,28}[a-z0-9])?")
 _HOME_NAME: Final = "home"
 
 
@@ -42,15 +44,21 @@ def volumes_of(plan: ReplicaPlan) -> Iterator[tuple[Manifest, Manifest]]:
         if isinstance(volume.source, NodeFolder) and volume.source.follows:
             mount["mountPropagation"] = "HostToContainer"
         yield {"name": name, **_source(plan, volume)}, mount
-    if container.home:
+    if container.home and container.home not in paths_of(plan):
         yield {"name": _HOME_NAME, "emptyDir": {}}, {"name": _HOME_NAME, "mountPath": container.home}
+
+
+def paths_of(plan: ReplicaPlan) -> frozenset[str]:
+    """Where the user's own volumes are mounted: nothing of Muster's takes the same place."""
+    volumes = (plan.container or Container("")).volumes
+    return frozenset(volume.path.rstrip("/") or "/" for volume in volumes)
 
 
 def blocks_of(plan: ReplicaPlan) -> frozenset[str]:
     """Names of the plan's volumes that are raw devices and no file systems."""
     volumes = (plan.container or Container("")).volumes
     sources = ((f"v{number}", volume.source) for number, volume in enumerate(volumes))
-    return frozenset(name for name, source in sources if isinstance(source, NewClaim) and source.block)
+    return frozenset(name for name, source in sources if isinstance(source, NewClaim | ExistingClaim) and source.block)
 
 
 def check_names(plan: ReplicaPlan) -> None:
@@ -112,8 +120,13 @@ def _source(plan: ReplicaPlan, volume: Volume) -> Manifest:
 
 def _claim_name(plan: ReplicaPlan, volume: Volume, claim: NewClaim) -> str:
     if claim.ephemeral:
-        return f"{plan.gang}-{volume.label}"
-    return claim.name or f"{workload_base(plan.workload_id)}-{volume.label}"
+        return f"{plan.gang}-{_suffix(volume.label)}"
+    return claim.name or f"{workload_base(plan.workload_id)}-{_suffix(volume.label)}"
+
+
+def _suffix(label: str) -> str:
+    """The label where it may stand in a name, which users do not have to know; else a digest of it."""
+    return label if _SUFFIX.fullmatch(label) else hashlib.sha256(label.encode()).hexdigest()[:16]
 
 
 def _claim_spec(claim: NewClaim) -> Manifest:

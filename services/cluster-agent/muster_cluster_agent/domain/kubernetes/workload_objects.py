@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from muster_cluster_agent.domain.container import Container, Reach, ServedPort
+from muster_cluster_agent.domain.container import Reach, ServedPort
 from muster_cluster_agent.domain.kubernetes import marks
 from muster_cluster_agent.domain.kubernetes.manifests import Manifest
 from muster_cluster_agent.domain.kubernetes.marks import Owner
-from muster_cluster_agent.domain.kubernetes.names import service_name, workload_base
+from muster_cluster_agent.domain.kubernetes.names import port_name, service_name, workload_base
 from muster_cluster_agent.domain.kubernetes.resources import CLAIM, CONFIG_MAP, SERVICE, Resource
 from muster_cluster_agent.domain.kubernetes.storage import claims_of
 from muster_cluster_agent.domain.plan import ReplicaPlan
@@ -57,7 +57,7 @@ def objects_of(owner: Owner, plan: ReplicaPlan) -> tuple[tuple[Resource, Manifes
 
 def services_of(owner: Owner, plan: ReplicaPlan) -> tuple[Manifest, ...]:
     """The Services of the plan's workload: one inside the cluster for all ports, and one for each other reach."""
-    ports = _ports(plan)
+    ports = plan.served
     if not ports:
         return ()
     found = [_service(owner, plan, Reach.CLUSTER, [_inside(port) for port in ports])]
@@ -69,8 +69,11 @@ def services_of(owner: Owner, plan: ReplicaPlan) -> tuple[Manifest, ...]:
 
 
 def addresses_of(plan: ReplicaPlan) -> tuple[str, ...]:
-    """Where the workload is reached from inside the cluster, and at ports of nodes that its user has chosen."""
-    ports = _ports(plan)
+    """Where the workload is reached from inside the cluster, and at ports of nodes that its user has chosen.
+
+    None for a replica without ports: its workload is not reached by it.
+    """
+    ports = plan.served if plan.ports else ()
     name = f"{_name(plan, Reach.CLUSTER)}.{plan.namespace}.svc"
     inside = [f"http://{name}:{_inside(port)['port']}" for port in ports]
     chosen = [port.external for port in ports if port.reach is Reach.NODES and port.external]
@@ -79,11 +82,8 @@ def addresses_of(plan: ReplicaPlan) -> tuple[str, ...]:
 
 def ports_differ(asked: Manifest, found: Mapping[str, Any]) -> bool:
     """Whether a Service that is there leads to other ports than it should."""
-    return _shown(asked["spec"]["ports"]) != _shown(found["spec"].get("ports") or ())
-
-
-def _ports(plan: ReplicaPlan) -> tuple[ServedPort, ...]:
-    return (plan.container or Container("")).ports
+    wanted, there = asked["spec"]["ports"], found["spec"].get("ports") or ()
+    return _shown(wanted) != _shown(there) or not _chosen(wanted).items() <= _chosen(there).items()
 
 
 def _name(plan: ReplicaPlan, reach: Reach) -> str:
@@ -110,7 +110,9 @@ def _service(owner: Owner, plan: ReplicaPlan, reach: Reach, ports: list[Manifest
 
 
 def _port(port: ServedPort, outside: int) -> Manifest:
-    return {"name": f"p-{port.container}", "port": outside, "targetPort": port.container}
+    """The target is a name, so that the port leads only to replicas that have it."""
+    name = port_name(port.container)
+    return {"name": name, "port": outside, "targetPort": name}
 
 
 def _inside(port: ServedPort) -> Manifest:
@@ -128,3 +130,8 @@ def _balanced(port: ServedPort) -> Manifest:
 
 def _shown(ports: Iterable[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     return sorted((one.get("name", ""), one["port"], one.get("targetPort", one["port"])) for one in ports)
+
+
+def _chosen(ports: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """The ports of nodes by the port's name."""
+    return {one.get("name", ""): one["nodePort"] for one in ports if one.get("nodePort")}
