@@ -14,7 +14,7 @@ import pytest
 from muster_client.cli import output, printable
 from muster_client.cli.app import run
 from muster_client.cli.render import describe, logs
-from muster_cluster_agent.adapters.local import replicas
+from muster_cluster_agent.domain import torch_record
 from tests.attacks.rows.a10_terminals import FORGED_ROWS
 from tests.support.control_plane import control_plane
 from tests.support.hostile_text import CLEAR, OVERWRITE, REVERSED, TITLE, harm_in
@@ -73,9 +73,9 @@ def test_a_reason_forges_rows_where_its_lines_are_kept(
     world: World, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     record = {"ok": False, "error": f"x{FORGED_ROWS}"}
-    assert "\n" not in replicas._recorded(record)
-    monkeypatch.setattr(replicas, "plain_line", as_it_came)
-    world.add("bert", reason={"message": replicas._recorded(record)})
+    assert "\n" not in torch_record.failure_in(record)
+    monkeypatch.setattr(torch_record, "plain_line", as_it_came)
+    world.add("bert", reason={"message": torch_record.failure_in(record)})
     assert run(["describe", "bert"]) == 0
     assert "\n  Owner     admin (system-admin)" not in capfd.readouterr().out
     monkeypatch.setattr(describe, "hanging", lambda text, _: text)
