@@ -182,7 +182,7 @@ class Prerequisites:
     async def take_away(self, root: Root | WorkloadRoot) -> None:
         """Deletes what belongs to a root, and the root itself. Raises ApiError or Unreachable."""
         known = self._known.get((root.namespace, root.name), _Known())
-        for resource, name in root.objects:
+        for resource, name in {*root.objects, *known.named}:  # what was named a moment ago may not be seen yet
             await self._delete_ours(resource, root.namespace, name, root.workload_id, known)
         self._known.pop((root.namespace, root.name), None)
         path = f"{CONFIG_MAP.path(root.namespace)}/{root.name}"
