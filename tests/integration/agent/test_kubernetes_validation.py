@@ -33,7 +33,7 @@ def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def accepts(kubernetes: Cluster, path: str, body: Any) -> None:
-    answer = kubernetes.post(f"{path}?dryRun=All", body)
+    answer = kubernetes.post(path, body, dryRun="All")
     assert answer.status_code == 201, answer.text
 
 
