@@ -22,11 +22,14 @@ from muster_cluster_agent.adapters.kubernetes.client import MERGE_PATCH, Client
 from muster_cluster_agent.adapters.kubernetes.cluster_file import parse
 from muster_cluster_agent.adapters.kubernetes.lead import Lead
 from muster_cluster_agent.adapters.kubernetes.state import ClusterState
-from muster_cluster_agent.domain.container import Container
+from muster_cluster_agent.domain.container import Container, Reach, ServedPort
 from muster_cluster_agent.domain.kubernetes import marks
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.model import Assignment, Failure, Pattern, Release, Revision, Run, Template
+from muster_cluster_agent.domain.storage import NewClaim, Volume
 from muster_cluster_agent.ports import RefusalReport, StatusReport
+from muster_kernel import ids
+from muster_kernel.reasons import ChangeReason
 from tests.support.agent_loops import Told, running
 from tests.support.agents import workload_id
 from tests.support.fake_kubelet import now
@@ -237,3 +240,71 @@ async def test_the_node_is_reported_as_it_is(kubernetes: Cluster) -> None:
         (node,) = (await here.backend.fleet()).nodes
         assert (node.name, node.cpu_milli, node.memory_bytes, node.anonymous) == (NODE, 8000, 32 << 30, 2)
         assert (node.boot_id, node.taints) == ("boot-1", ())
+
+
+def shared(number: int, *, generation: int = 1, deleted: bool = False) -> Assignment | Release:
+    """An elastic gang with a port, a claim and a credential; deleted: its end."""
+    if deleted:
+        return Release(workload_id(number), 1, generation, 0, 5.0, ChangeReason.DELETED.value)
+    ports = (ServedPort(6006, 30000 + number, Reach.NODES),)
+    kept = Volume("data", "/data", NewClaim("1048576"))
+    container = Container("team/bert:7", ports=ports, volumes=(kept,))
+    template = Template(command="torchrun t.py", ports=(6006,), container=container)
+    runs = (Run("worker", 0, 1 + generation, NODE, anonymous=1),)
+    revision = Revision(1, 0, Pattern.GANG, template, runs, least=1, most=4)
+    named = (PROJECT, f"runai-p-{number}", f"bert-{number}")
+    return Assignment(workload_id(number), 1, "", generation, (revision,), *named, grace=5.0)
+
+
+async def test_a_gang_and_all_that_belongs_to_it_come_and_go(kubernetes: Cluster) -> None:
+    kinds = {
+        "services": "/api/v1",
+        "secrets": "/api/v1",
+        "persistentvolumeclaims": "/api/v1",
+        "poddisruptionbudgets": "/apis/policy/v1",
+        "networkpolicies": "/apis/networking.k8s.io/v1",
+    }
+
+    async def names(here: Loop) -> dict[str, list[str]]:
+        found = {}
+        for kind, api in kinds.items():
+            path = f"{api}/namespaces/{here.namespace}/{kind}"
+            answer = await asyncio.to_thread(kubernetes.http.get, path, params={"labelSelector": marks.SELECTOR})
+            # A claim's own finalizer is taken off by a controller, which does not run here.
+            items = [item["metadata"] for item in answer.json()["items"] if "deletionTimestamp" not in item["metadata"]]
+            found[kind] = sorted(item["name"] for item in items)
+        return found
+
+    async with loop(kubernetes, 9) as here:
+        here.agent.take(shared(9))
+        pods = await eventually(lambda: here.list("pods"), lambda found: len(found) == 2, within=30)
+        paths = [f"/api/v1/namespaces/{here.namespace}/pods/{pod['metadata']['name']}" for pod in pods]
+        for path in paths:
+            await here.player.bind(path)
+            await here.player.run(path)
+        await until(lambda: here.told.states(9).count("READY") == 2, within=60)
+        base, run = f"w-{ids.digest(workload_id(9))}", f"w-{ids.digest(workload_id(9))}-g1-a0"
+        assert await names(here) == {
+            "services": sorted(["bert-9", f"{base}-nodes", run]),
+            "secrets": [],
+            "persistentvolumeclaims": [f"{base}-data"],
+            "poddisruptionbudgets": [run],
+            "networkpolicies": [run],
+        }
+        await eventually(
+            lambda: here.list("pods"), lambda found: all(marks.SERVING in one["metadata"]["labels"] for one in found)
+        )
+        here.agent.take(shared(9, generation=2))  # a third member
+        await eventually(lambda: here.list("pods"), lambda found: len(found) == 3, within=30)
+        path = f"/apis/policy/v1/namespaces/{here.namespace}/poddisruptionbudgets/{run}"
+        assert (await asyncio.to_thread(kubernetes.http.get, path)).json()["spec"]["minAvailable"] == 3
+        here.agent.take(shared(9, deleted=True))
+        for path in paths:
+            await eventually(
+                lambda path=path: asyncio.to_thread(kubernetes.http.get, path),  # type: ignore[misc]
+                lambda answer: "deletionTimestamp" in answer.json()["metadata"],
+            )
+            await here.player.end(path, 143)
+        await eventually(lambda: names(here), lambda found: not any(found.values()), within=30)
+        left = await eventually(lambda: here.list("configmaps"), lambda found: len(found) == 1)
+        assert left[0]["metadata"]["name"].startswith("muster-programs-")
