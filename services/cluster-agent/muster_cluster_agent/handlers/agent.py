@@ -204,7 +204,7 @@ class Agent:
         self.agenda.mark_everything()
 
     async def tell_state(self) -> None:
-        """The full inventory and everything that is held; what was refused is told again, since it may be unheard."""
+        """Reports the full inventory and everything that is held, and each refusal again: one may have been missed."""
         for workload_id, case in self.agenda.items():
             if case.refused:
                 case.refused.clear()

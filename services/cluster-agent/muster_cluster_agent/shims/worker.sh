@@ -28,8 +28,8 @@ config=/etc/ssh/sshd_config
 daemon=$!
 
 stop() {
-    # Ranks are no children of sshd's signal: they are told by themselves, and have the grace of the container. As the
-    # container's first process this reaches everything in it; anywhere else it would reach what is not ours.
+    # sshd passes no signal on to ranks, so that each gets its own, with the grace of the container. From the container's
+    # first process this reaches everything in it; from any other process it would reach processes of others.
     if [ $$ -eq 1 ]; then
         kill -TERM -1 2> /dev/null || true
         while kill -0 -1 2> /dev/null; do sleep 1; done

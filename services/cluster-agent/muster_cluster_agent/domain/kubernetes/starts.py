@@ -33,7 +33,7 @@ from muster_kernel.words import expand
 
 HOSTFILE: Final = "hostfile"
 CALLS: Final = "calls.json"
-_SSH_PORT: Final = 2222  # one that an account without rights may listen on, whoever the image's user is
+_SSH_PORT: Final = 2222  # above 1023: the image's user may have no rights
 _RECORD: Final = "/dev/termination-log"
 _PYTHON: Final = "python3"
 
