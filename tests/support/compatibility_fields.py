@@ -48,9 +48,9 @@ ENVELOPE: Final = {
 DECIDED: Final = {
     "min_replicas": "checked against workers and jobType, as the least with which a torchrun gang starts",
     "max_replicas": "checked against workers and jobType, as the most to which a torchrun gang grows",
-    "clean_pod_policy": "with All and Running whoever still runs when rank 0 has succeeded is stopped at once, with "
-    "None after two minutes; workers of MPI go with their launcher, since they would hold devices for ever; records "
-    "and logs stay until the workload is deleted",
+    "clean_pod_policy": "with All and Running a replica that still runs when rank 0 has succeeded is stopped at once, "
+    "with None after two minutes; workers of MPI go with their launcher, since they would hold devices for ever; "
+    "records and logs stay until the workload is deleted",
     "autoscaler_class": "handed to back ends with Knative; Muster itself scales by hand",
     "metric_name": "handed to back ends with Knative; Muster itself scales by hand",
     "metric": "handed to back ends that scale by load; elsewhere minScale replicas run, and changing it scales by hand",

@@ -11,7 +11,8 @@ from muster.options.v1 import options_pb2
 from muster.workload.v1 import placement_pb2, storage_pb2, workload_pb2
 from muster_cluster_agent.adapters import specs
 from muster_cluster_agent.domain.kubernetes import manifests, run_objects, workload_objects
-from muster_cluster_agent.domain.kubernetes.manifests import Manifest, Style
+from muster_cluster_agent.domain.kubernetes.manifests import Style
+from muster_cluster_agent.domain.kubernetes.resources import Manifest
 from muster_cluster_agent.domain.kubernetes.run_objects import KeyPair
 from muster_cluster_agent.domain.model import Assignment, Pattern, Revision, Run
 from muster_cluster_agent.domain.plan import ReplicaPlan, replica_plans
@@ -25,7 +26,7 @@ GANG: Final = {
     "workers": 2,
 }
 MASTER: Final = workload_pb2.WorkloadSpec(command="./other", image="i")
-# Each field: what is said beside it, and its own value.
+# Each field: the other fields that it needs, and its own value.
 SAMPLES: Final[dict[str, tuple[dict[str, Any], Any]]] = {
     "allow_privilege_escalation": ({}, False),
     "annotations": ({}, [workload_pb2.MapEntry(label="a", value="b")]),

@@ -8,13 +8,13 @@ import pytest
 
 from muster_cluster_agent.domain.kubernetes.pods import Pod, moment
 from muster_cluster_agent.domain.kubernetes.starting import (
+    EventSummary,
     Hindrance,
-    Told,
     hindrance_of,
     is_slow,
     is_starting,
     stuck,
-    told_by,
+    summary_of,
     waits,
 )
 from muster_kernel.reasons import RefusalCode
@@ -104,9 +104,9 @@ def test_what_a_container_waits_for_counts_at_once_or_once_it_lasts(
 def test_a_pull_that_broke_off_is_tried_again_until_nothing_has_moved_for_ten_minutes() -> None:
     broken = bound("ImagePullBackOff", "connection reset by peer")
     assert hindrance_of(broken, T0 + 500, T0) is None
-    assert stuck(broken, Told(), T0 + 500, 3600.0) is None
-    assert stuck(broken, Told(), T0 + 601, 3600.0) == Hindrance("ImagePullBackOff: connection reset by peer")
-    assert stuck(broken, told_by([event("Failed"), event("Pulling", second=40)], T0 + 601), T0 + 601, 3600.0) is None
+    assert stuck(broken, EventSummary(), T0 + 500, 3600.0) is None
+    assert stuck(broken, EventSummary(), T0 + 601, 3600.0) == Hindrance("ImagePullBackOff: connection reset by peer")
+    assert stuck(broken, summary_of([event("Failed"), event("Pulling", second=40)], T0 + 601), T0 + 601, 3600.0) is None
 
 
 def test_which_pods_are_looked_after() -> None:
@@ -120,37 +120,37 @@ def test_which_pods_are_looked_after() -> None:
 
 
 def test_an_image_that_is_being_pulled_has_its_own_deadline() -> None:
-    told = told_by([event("Pulling"), event("Scheduled", second=1)], T0 + 100)
-    assert told == Told(pulling=True)
+    told = summary_of([event("Pulling"), event("Scheduled", second=1)], T0 + 100)
+    assert told == EventSummary(pulling=True)
     assert stuck(bound(), told, T0 + 3000, 3600.0) is None
     assert stuck(bound(), told, T0 + 3601, 3600.0) == Hindrance("its image was not pulled within 3600 s")
 
 
 def test_a_volume_that_is_not_there_is_missing_and_one_that_is_slow_is_not() -> None:
-    missing = told_by([event("Pulled", second=10), event("FailedMount", 'configmap "x" not found')], T0 + 61)
+    missing = summary_of([event("Pulled", second=10), event("FailedMount", 'configmap "x" not found')], T0 + 61)
     assert stuck(bound(), missing, T0 + 61, 3600.0) == Hindrance(
         'FailedMount: configmap "x" not found', RefusalCode.MISSING_OBJECT
     )
-    driver = told_by([event("FailedMount", 'driver "x" not found in the list of registered CSI drivers')], T0 + 61)
+    driver = summary_of([event("FailedMount", 'driver "x" not found in the list of registered CSI drivers')], T0 + 61)
     assert stuck(bound(), driver, T0 + 61, 3600.0) is None
-    slow = told_by([event("FailedAttachVolume", "timed out")], T0 + 61)
+    slow = summary_of([event("FailedAttachVolume", "timed out")], T0 + 61)
     assert stuck(bound(), slow, T0 + 599, 3600.0) is None
     assert stuck(bound(), slow, T0 + 601, 3600.0) == Hindrance("FailedAttachVolume: timed out")
 
 
 def test_trouble_that_is_over_counts_no_more() -> None:
     over = [event("FailedMount", 'configmap "x" not found', second=1), event("Pulling", second=6)]
-    assert told_by(over, T0 + 61) == Told(pulling=True)
-    once = told_by([event("FailedMount", 'configmap "x" not found', second=1, count=1)], T0 + 61)
+    assert summary_of(over, T0 + 61) == EventSummary(pulling=True)
+    once = summary_of([event("FailedMount", 'configmap "x" not found', second=1, count=1)], T0 + 61)
     assert stuck(bound(), once, T0 + 61, 3600.0) is None
 
 
 def test_a_pod_of_which_nothing_is_known_does_not_wait_for_ever() -> None:
-    found = stuck(bound(), told_by([], T0 + 601), T0 + 601, 3600.0)
+    found = stuck(bound(), summary_of([], T0 + 601), T0 + 601, 3600.0)
     assert found is not None
     assert (found.code, "the cluster reports no reason" in found.text) == (None, True)
 
 
 def test_a_series_of_events_is_as_new_as_its_last_one() -> None:
     series = [{"reason": "Pulling", "series": {"lastObservedTime": at(50)}}, event("FailedMount", second=20)]
-    assert told_by(series, T0 + 700).pulling
+    assert summary_of(series, T0 + 700).pulling

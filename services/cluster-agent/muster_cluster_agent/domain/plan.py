@@ -130,6 +130,11 @@ class ReplicaPlan(ReplicaKey):
     served: tuple[ServedPort, ...] = ()
     credentials: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
+    @property
+    def container_or_empty(self) -> Container:
+        """Its container; where the spec describes none, one without an image and without volumes."""
+        return self.container or Container("")
+
 
 @dataclass(frozen=True, slots=True)
 class _Member:

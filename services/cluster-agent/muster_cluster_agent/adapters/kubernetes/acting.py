@@ -35,6 +35,7 @@ from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.names import base_of
 from muster_cluster_agent.domain.kubernetes.observing import StopRequest, is_refused
 from muster_cluster_agent.domain.kubernetes.pods import Pod
+from muster_cluster_agent.domain.kubernetes.resources import Manifest
 from muster_cluster_agent.domain.kubernetes.workload_objects import addresses_of
 from muster_cluster_agent.domain.model import NodeHealth, Observed, RunKey
 from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan
@@ -42,7 +43,6 @@ from muster_cluster_agent.errors import BackendError
 from muster_kernel.reasons import RefusalCode
 
 _NOT_FOUND: Final = 404
-_CONFLICT: Final = 409
 _CLOSED: Final = 4_000
 _UNSEEN_SECONDS: Final = 60.0  # longer than any call takes, here and in the server
 
@@ -233,7 +233,7 @@ class Acting:
             options = {"gracePeriodSeconds": int(asked.grace), "preconditions": {"uid": pod.uid}}
             await self._client.delete(path_of(pod), options)
         except ApiError as error:
-            if error.status not in {_NOT_FOUND, _CONFLICT}:
+            if not error.gone_or_changed:
                 return Answer(Outcome.UNKNOWN, str(error))
         except Unreachable as error:
             return Answer(Outcome.UNKNOWN, str(error))
@@ -340,10 +340,10 @@ class Acting:
         try:
             await self._client.delete(path, {"gracePeriodSeconds": 0, "preconditions": preconditions})
         except BackendError as error:
-            if not (isinstance(error, ApiError) and error.status in {_NOT_FOUND, _CONFLICT}):
+            if not (isinstance(error, ApiError) and error.gone_or_changed):
                 _log.warning("a pod is not taken back yet", pod=path, error=str(error))
 
-    async def _pod(self, plan: ReplicaPlan, body: manifests.Manifest) -> Answer:
+    async def _pod(self, plan: ReplicaPlan, body: Manifest) -> Answer:
         path = f"/api/v1/namespaces/{plan.namespace}/pods"
         try:
             raw = await self._client.post(path, body)
@@ -376,7 +376,7 @@ class Acting:
         try:
             await self._client.delete(path_of(pod), {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}})
         except ApiError as error:
-            if error.status not in {_NOT_FOUND, _CONFLICT}:
+            if not error.gone_or_changed:
                 raise
 
 
@@ -386,5 +386,5 @@ def _base(pod: Pod) -> str:
     return base_of(pod.replica)
 
 
-def _spec_of(metadata: manifests.Manifest) -> str:
+def _spec_of(metadata: Manifest) -> str:
     return str((metadata.get("annotations") or {}).get(marks.SPEC, ""))

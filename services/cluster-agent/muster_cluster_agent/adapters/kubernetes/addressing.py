@@ -6,8 +6,6 @@ replicas, and a replica that is being stopped gets no new request.
 
 from __future__ import annotations
 
-from typing import Final
-
 from muster_cluster_agent.adapters.kubernetes.cache import Cache
 from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client
 from muster_cluster_agent.adapters.kubernetes.prerequisites import Prerequisites
@@ -16,9 +14,6 @@ from muster_cluster_agent.domain.actions import DONE, Answer, Outcome, Route
 from muster_cluster_agent.domain.kubernetes import marks
 from muster_cluster_agent.domain.kubernetes.pods import Pod
 from muster_cluster_agent.errors import BackendError
-
-_NOT_FOUND: Final = 404
-_CONFLICT: Final = 409
 
 
 class Addressing:
@@ -53,5 +48,5 @@ class Addressing:
         try:
             await self._client.patch(path_of(pod), {"metadata": {"uid": pod.uid, "labels": labels}})
         except ApiError as error:
-            if error.status not in {_NOT_FOUND, _CONFLICT}:
+            if not error.gone_or_changed:
                 raise

@@ -27,6 +27,8 @@ Json = dict[str, Any]
 CALL_SECONDS: Final = 30.0
 MERGE_PATCH: Final = "application/merge-patch+json"
 _CONNECTIONS: Final = 128
+_NOT_FOUND: Final = 404
+_CONFLICT: Final = 409
 _TOO_MANY: Final = 429
 _TRIES: Final = 3  # of a call that the server cannot take now
 _SERVERS_FAULT: Final = 500  # and above
@@ -54,6 +56,11 @@ class ApiError(BackendError):
         self.reason = reason
         self.message = message
         self.retry_after = retry_after
+
+    @property
+    def gone_or_changed(self) -> bool:
+        """Whether the object has gone, or is not the one any more that the call meant: a precondition failed."""
+        return self.status in {_NOT_FOUND, _CONFLICT}
 
 
 class Unreachable(BackendError):

@@ -25,17 +25,15 @@ from muster_cluster_agent.domain.kubernetes import (
     run_objects,
     workload_objects,
 )
-from muster_cluster_agent.domain.kubernetes.manifests import Manifest
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.names import keys_name, workload_base
-from muster_cluster_agent.domain.kubernetes.resources import BUDGET, CONFIG_MAP, SECRET, SERVICE, Resource
+from muster_cluster_agent.domain.kubernetes.resources import BUDGET, CONFIG_MAP, SECRET, SERVICE, Manifest, Resource
 from muster_cluster_agent.domain.kubernetes.roots import Root, WorkloadRoot
 from muster_cluster_agent.domain.kubernetes.starts import Mount, start_of
 from muster_cluster_agent.domain.kubernetes.storage import check_names
 from muster_cluster_agent.domain.model import RunKey
 from muster_cluster_agent.domain.plan import ReplicaPlan
 
-_NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _REMEMBERED: Final = 20_000  # roots, so that a member of a gang costs no call for what the gang shares
 
@@ -82,7 +80,8 @@ class Prerequisites:
     async def _of_run(self, plan: ReplicaPlan, *, programs_too: bool) -> str:
         run = self._remembered(plan.namespace, plan.gang)
         async with run.lock:
-            keys = None if (SECRET, keys_name(plan.gang)) in run.uids else new_pair()
+            missing = run_objects.needs_keys(plan) and (SECRET, keys_name(plan.gang)) not in run.uids
+            keys = new_pair() if missing else None
             objects = run_objects.objects_of(self._owner, plan, keys)
             roots_now = [root for root in self._cache.roots_of(plan.workload_id) if root.name == plan.gang]
             await self._ensure_root(plan, run, roots.manifest(self._owner, plan), objects, roots_now)
@@ -192,7 +191,7 @@ class Prerequisites:
                 await self._client.patch(path, {"metadata": {"uid": root.uid, "finalizers": left or None}})
             await self._client.delete(path, {"preconditions": {"uid": root.uid}, "propagationPolicy": "Background"})
         except ApiError as error:
-            if error.status not in {_NOT_FOUND, _CONFLICT}:
+            if not error.gone_or_changed:
                 raise
 
     async def _delete_ours(
@@ -205,7 +204,7 @@ class Prerequisites:
             if uid:
                 await self._client.delete(path, {"preconditions": {"uid": uid}})
         except ApiError as error:
-            if error.status not in {_NOT_FOUND, _CONFLICT}:
+            if not error.gone_or_changed:
                 raise
 
     async def _uid_of_ours(self, path: str, workload_id: str) -> str:

@@ -16,10 +16,10 @@ from muster_chassis.backoff import Backoff
 from muster_cluster_agent.adapters.kubernetes.cache import Cache
 from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client
 from muster_cluster_agent.domain.kubernetes import ends, marks
-from muster_cluster_agent.domain.kubernetes.manifests import Manifest
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.names import base_of, shard_name
 from muster_cluster_agent.domain.kubernetes.pods import Pod
+from muster_cluster_agent.domain.kubernetes.resources import Manifest
 from muster_cluster_agent.domain.kubernetes.roots import Root
 from muster_cluster_agent.domain.model import Observed, RunKey
 from muster_cluster_agent.errors import BackendError
@@ -170,7 +170,7 @@ class Recorder:
         try:
             await self._client.patch(path_of(pod), {"metadata": {"uid": pod.uid, "finalizers": left or None}})
         except ApiError as error:
-            if error.status not in {_NOT_FOUND, _CONFLICT}:  # it has gone, or another pod has its name
+            if not error.gone_or_changed:  # it has gone, or another pod has its name
                 _log.warning("a pod keeps its finalizer for now", pod=pod.key, error=str(error))
                 return False
         except BackendError:

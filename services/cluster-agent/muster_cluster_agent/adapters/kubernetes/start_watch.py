@@ -15,7 +15,7 @@ from muster_cluster_agent.adapters.kubernetes.client import Client
 from muster_cluster_agent.domain.kubernetes import starting
 from muster_cluster_agent.domain.kubernetes.observing import StopRequest
 from muster_cluster_agent.domain.kubernetes.pods import Pod
-from muster_cluster_agent.domain.kubernetes.starting import Hindrance, Told
+from muster_cluster_agent.domain.kubernetes.starting import EventSummary, Hindrance
 from muster_cluster_agent.errors import BackendError
 
 _ASK_SECONDS: Final = 60.0  # between two questions about one pod
@@ -29,7 +29,7 @@ class _Start:
 
     since: float | None = None
     asked: float = 0.0
-    told: Told = field(default_factory=Told)
+    events: EventSummary = field(default_factory=EventSummary)
 
 
 class StartWatch:
@@ -54,7 +54,7 @@ class StartWatch:
         found = starting.hindrance_of(pod, now, now if start.since is None else start.since)
         if found is None and starting.is_slow(pod, now):
             await self._ask(pod, start, now)
-            found = starting.stuck(pod, start.told, now, self._pull_seconds)
+            found = starting.stuck(pod, start.events, now, self._pull_seconds)
         if found is not None:
             await self._act(pod, found)
 
@@ -78,7 +78,7 @@ class StartWatch:
             return
         items = answer.get("items") or ()
         if items:  # a cluster keeps events for an hour or less, and a pull may take longer
-            start.told = starting.told_by(items, now)
+            start.events = starting.summary_of(items, now)
 
     async def _act(self, pod: Pod, found: Hindrance) -> None:
         if found.code is None:

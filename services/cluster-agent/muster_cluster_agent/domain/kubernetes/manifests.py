@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,12 +19,12 @@ from muster_cluster_agent.domain.kubernetes import marks, storage
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.names import credentials_name, hosts_name, keys_name, port_name
 from muster_cluster_agent.domain.kubernetes.programs import programs_name
+from muster_cluster_agent.domain.kubernetes.resources import Manifest
 from muster_cluster_agent.domain.kubernetes.starts import Mount, Start, start_of
 from muster_cluster_agent.domain.model import Pattern
 from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan
 from muster_cluster_agent.domain.storage import ExistingClaim, NewClaim
 
-Manifest = dict[str, Any]
 MAIN: Final = "main"
 """The name of a replica's own container."""
 _MARKED: Final = re.compile(r"\0\{([A-Za-z_][A-Za-z0-9_]*)\}")  # as muster_kernel.words marks a reference to expand
@@ -66,7 +66,7 @@ def pod(owner: Owner, plan: ReplicaPlan, style: Style, root_uid: str, addresses:
 
     addresses: where its workload is reached.
     """
-    container = plan.container or Container("")
+    container = plan.container_or_empty
     if not container.image:
         raise InvalidCommand("it names no image, and a pod is made of one; set `image`")
     labels = {**_safe(container.labels), **marks.replica_labels(owner, plan.project, plan)}
@@ -104,6 +104,7 @@ def digest_of(manifest: Manifest) -> str:
 
 def _pod_spec(plan: ReplicaPlan, container: Container, style: Style) -> Manifest:
     start = start_of(plan)
+    volumes = tuple(_volumes(plan, container, start))
     terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [plan.node]}]}]
     secrets = dict.fromkeys((*container.pull_secrets, *style.pull_secrets))
     spec: Manifest = {
@@ -115,7 +116,7 @@ def _pod_spec(plan: ReplicaPlan, container: Container, style: Style) -> Manifest
         "subdomain": plan.gang,
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}},
         "tolerations": [*style.tolerate, *_PATIENT],
-        "containers": [_main(plan, container, start, style)],
+        "containers": [_main(plan, container, start, style, [mount for _, mount in volumes])],
     }
     named = {
         "priorityClassName": style.priority_class,
@@ -126,9 +127,8 @@ def _pod_spec(plan: ReplicaPlan, container: Container, style: Style) -> Manifest
         "hostIPC": container.host_ipc,
     }
     spec.update({key: value for key, value in named.items() if value})
-    volumes = [volume for volume, _ in _volumes(plan, container, start)]
     if volumes:
-        spec["volumes"] = volumes
+        spec["volumes"] = [volume for volume, _ in volumes]
     return spec
 
 
@@ -151,9 +151,9 @@ def _volumes(plan: ReplicaPlan, container: Container, start: Start) -> Iterable[
         yield {"name": name, **sources[each]}, mount if each is Mount.SSH else {**mount, "readOnly": True}
 
 
-def _main(plan: ReplicaPlan, container: Container, start: Start, style: Style) -> Manifest:
+def _main(plan: ReplicaPlan, container: Container, start: Start, style: Style, mounts: Sequence[Manifest]) -> Manifest:
     env = _variables(plan, container, start)
-    mounts, blocks = [*_volumes(plan, container, start)], storage.blocks_of(plan)
+    blocks = storage.blocks_of(plan)
     secrets = {one.name: (one.secret, one.key) for one in container.secrets}
     secrets |= {name: (credentials_name(plan.gang, plan.role), name) for name, _ in plan.credentials}
     secrets = {name: where for name, where in secrets.items() if name not in env and name != _VISIBLE}
@@ -180,9 +180,9 @@ def _main(plan: ReplicaPlan, container: Container, start: Start, style: Style) -
         "ports": [{"containerPort": port, "name": port_name(port)} for port in plan.ports],
         "readinessProbe": start.probe or _probe(plan),
         "lifecycle": _drains(plan),
-        "volumeMounts": [mount for _, mount in mounts if mount["name"] not in blocks],
+        "volumeMounts": [mount for mount in mounts if mount["name"] not in blocks],
         "volumeDevices": [
-            {"name": mount["name"], "devicePath": mount["mountPath"]} for _, mount in mounts if mount["name"] in blocks
+            {"name": mount["name"], "devicePath": mount["mountPath"]} for mount in mounts if mount["name"] in blocks
         ],
     }
     made.update({key: value for key, value in named.items() if value})

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from muster_cluster_agent.domain.actions import Answer, Outcome
-from muster_cluster_agent.domain.kubernetes.manifests import MAIN, Manifest
+from muster_cluster_agent.domain.kubernetes.manifests import MAIN
+from muster_cluster_agent.domain.kubernetes.resources import Manifest
 from muster_cluster_agent.domain.kubernetes.roots import Namespace
 from muster_cluster_agent.domain.plan import ReplicaPlan
 from muster_kernel.reasons import RefusalCode

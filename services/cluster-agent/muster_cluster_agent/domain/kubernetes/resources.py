@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+Manifest = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,9 @@ from typing import Any, Final
 
 from muster_cluster_agent.domain.kubernetes import marks, resources
 from muster_cluster_agent.domain.kubernetes.ends import LINES_IN_SHARD
-from muster_cluster_agent.domain.kubernetes.manifests import Manifest
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.pods import moment
-from muster_cluster_agent.domain.kubernetes.resources import Resource
+from muster_cluster_agent.domain.kubernetes.resources import Manifest, Resource
 from muster_cluster_agent.domain.model import RunKey
 from muster_cluster_agent.domain.plan import ReplicaPlan
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from muster_cluster_agent.domain.kubernetes import marks
-from muster_cluster_agent.domain.kubernetes.manifests import Manifest, owned_by
+from muster_cluster_agent.domain.kubernetes.manifests import owned_by
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.names import credentials_name, hosts_name, keys_name
 from muster_cluster_agent.domain.kubernetes.resources import (
@@ -21,6 +21,7 @@ from muster_cluster_agent.domain.kubernetes.resources import (
     POLICY,
     SECRET,
     SERVICE,
+    Manifest,
     Resource,
 )
 from muster_cluster_agent.domain.kubernetes.starts import hosts_of
@@ -40,7 +41,7 @@ class KeyPair:
 def objects_of(owner: Owner, plan: ReplicaPlan, keys: KeyPair | None) -> tuple[tuple[Resource, Manifest], ...]:
     """What has to be there before this replica's pod is made, the root aside and without its owner's uid.
 
-    keys: a fresh pair for a run whose replicas reach each other by ssh; None: its pair is there.
+    keys: a fresh pair for a run whose replicas reach each other by ssh; None: its pair is there, or it needs none.
     """
     found: list[tuple[Resource, Manifest]] = [
         (CLAIM, {**_object(owner, plan, CLAIM, name), "spec": spec}) for name, spec in claims_of(plan, ephemeral=True)
@@ -48,7 +49,7 @@ def objects_of(owner: Owner, plan: ReplicaPlan, keys: KeyPair | None) -> tuple[t
     if plan.credentials:
         name = credentials_name(plan.gang, plan.role)
         found.append((SECRET, _secret(owner, plan, name, dict(plan.credentials))))
-    if plan.pattern is Pattern.MPI and keys is not None:
+    if needs_keys(plan) and keys is not None:
         found.append((SECRET, _secret(owner, plan, keys_name(plan.gang), {"id": keys.private, "id.pub": keys.public})))
     hosts = hosts_of(plan)
     if hosts:
@@ -56,6 +57,11 @@ def objects_of(owner: Owner, plan: ReplicaPlan, keys: KeyPair | None) -> tuple[t
     if plan.members:
         found += [(SERVICE, _service(owner, plan)), (BUDGET, _budget(owner, plan)), (POLICY, _policy(owner, plan))]
     return tuple(found)
+
+
+def needs_keys(plan: ReplicaPlan) -> bool:
+    """Whether the run's replicas reach each other by ssh."""
+    return plan.pattern is Pattern.MPI
 
 
 def with_root(resource: Resource, manifest: Manifest, plan: ReplicaPlan, root_uid: str) -> Manifest:

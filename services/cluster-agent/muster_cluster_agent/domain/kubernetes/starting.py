@@ -44,7 +44,7 @@ class Hindrance:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class EventSummary:
     """What the events of a pod say of its start. pulling: an image of it is being pulled."""
 
     hindrance: Hindrance | None = None
@@ -78,34 +78,34 @@ def is_slow(pod: Pod, now: float) -> bool:
     return bool(pod.node) and now - _moved_at(pod) >= _WAITING_SECONDS
 
 
-def told_by(events: Iterable[Mapping[str, Any]], now: float) -> Told:
+def summary_of(events: Iterable[Mapping[str, Any]], now: float) -> EventSummary:
     """What the events of a slow pod say. What came before the newest progress is solved, and counts no more."""
-    told = sorted(events, key=_at)
-    moved = next((one for one in reversed(told) if one.get("reason") in _PROGRESS), None)
+    ordered = sorted(events, key=_at)
+    moved = next((one for one in reversed(ordered) if one.get("reason") in _PROGRESS), None)
     if moved is not None and moved["reason"] == "Pulling":
-        return Told(pulling=True)
+        return EventSummary(pulling=True)
     after = _at(moved) if moved is not None else 0.0
-    trouble = [one for one in told if one.get("reason") in _TROUBLE and _at(one) > after]
+    trouble = [one for one in ordered if one.get("reason") in _TROUBLE and _at(one) > after]
     if not trouble:
-        return Told()
+        return EventSummary()
     text = f"{trouble[-1]['reason']}: {trouble[-1].get('message', '')}"
     lasts = int(trouble[-1].get("count") or 0) > 1 and now - _at(trouble[-1]) < _REPEATED_SECONDS
     missing = lasts and _MISSING.search(text) is not None
-    return Told(Hindrance(text, RefusalCode.MISSING_OBJECT if missing else None))
+    return EventSummary(Hindrance(text, RefusalCode.MISSING_OBJECT if missing else None))
 
 
-def stuck(pod: Pod, told: Told, now: float, pull_seconds: float) -> Hindrance | None:
+def stuck(pod: Pod, events: EventSummary, now: float, pull_seconds: float) -> Hindrance | None:
     """What follows for a slow pod from what its events said last. pull_seconds: how long its images may be pulled."""
-    if told.hindrance is not None and told.hindrance.code is not None:
-        return told.hindrance
+    if events.hindrance is not None and events.hindrance.code is not None:
+        return events.hindrance
     waited = now - _moved_at(pod)
-    if told.pulling:
+    if events.pulling:
         text = f"its image was not pulled within {pull_seconds:.0f} s"
         return Hindrance(text) if waited >= pull_seconds else None
     if waited < _STUCK_SECONDS:
         return None
     said = next((f"{one.waiting}: {one.message}" for one in pod.containers if one.waiting and one.message), "")
-    return told.hindrance or Hindrance(
+    return events.hindrance or Hindrance(
         said or f"nothing has changed for {_STUCK_SECONDS:.0f} s; the cluster reports no reason"
     )
 

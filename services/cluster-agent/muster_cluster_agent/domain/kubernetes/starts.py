@@ -15,7 +15,6 @@ from enum import StrEnum
 from typing import Any, Final
 
 from muster_cluster_agent.domain import rendezvous
-from muster_cluster_agent.domain.container import Container
 from muster_cluster_agent.domain.environment import identity
 from muster_cluster_agent.domain.plan import (
     LAUNCHERS,
@@ -161,7 +160,7 @@ def _calls(plan: ReplicaPlan, calls: Iterable[tuple[str, Torchrun]]) -> dict[str
     meeting, said = meeting_of(plan), dict(plan.env)
     known = {**said, **identity(plan)}
     secret = [name for name, _ in plan.credentials]
-    secret += [one.name for one in (plan.container or Container("")).secrets]
+    secret += [one.name for one in plan.container_or_empty.secrets]
     asked = []
     for host, torchrun in calls:
         words = " ".join(_quoted(word, known, secret) for word in _torchrun(torchrun))

@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
-from typing import Any, Final, assert_never
+from typing import Final, assert_never
 
-from muster_cluster_agent.domain.container import Container
 from muster_cluster_agent.domain.kubernetes.names import workload_base
+from muster_cluster_agent.domain.kubernetes.resources import Manifest
 from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan
 from muster_cluster_agent.domain.storage import (
     ConfigMapFiles,
@@ -27,7 +27,6 @@ from muster_cluster_agent.domain.storage import (
     Volume,
 )
 
-Manifest = dict[str, Any]
 _OF_MUSTER: Final = re.compile(r"w-[a-z2-7]{20}(-.*)?|muster-programs-.*|muster-agent")
 _SUFFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,28}[a-z0-9])?")
 _HOME_NAME: Final = "home"
@@ -35,7 +34,7 @@ _HOME_NAME: Final = "home"
 
 def volumes_of(plan: ReplicaPlan) -> Iterator[tuple[Manifest, Manifest]]:
     """Each volume of the user's, and where the container finds it. Raises InvalidCommand for another's object."""
-    container = plan.container or Container("")
+    container = plan.container_or_empty
     for number, volume in enumerate(container.volumes):
         name = f"v{number}"
         mount: Manifest = {"name": name, "mountPath": volume.path}
@@ -50,20 +49,20 @@ def volumes_of(plan: ReplicaPlan) -> Iterator[tuple[Manifest, Manifest]]:
 
 def paths_of(plan: ReplicaPlan) -> frozenset[str]:
     """Where the user's own volumes are mounted: nothing of Muster's takes the same place."""
-    volumes = (plan.container or Container("")).volumes
+    volumes = plan.container_or_empty.volumes
     return frozenset(volume.path.rstrip("/") or "/" for volume in volumes)
 
 
 def blocks_of(plan: ReplicaPlan) -> frozenset[str]:
     """Names of the plan's volumes that are raw devices and no file systems."""
-    volumes = (plan.container or Container("")).volumes
+    volumes = plan.container_or_empty.volumes
     sources = ((f"v{number}", volume.source) for number, volume in enumerate(volumes))
     return frozenset(name for name, source in sources if isinstance(source, NewClaim | ExistingClaim) and source.block)
 
 
 def check_names(plan: ReplicaPlan) -> None:
     """Raises InvalidCommand where the plan names an object that Muster made for another workload."""
-    container = plan.container or Container("")
+    container = plan.container_or_empty
     named = [("Secret", one.secret) for one in container.secrets] + [("Secret", one) for one in container.pull_secrets]
     for kind, name in named:
         _check(plan, kind, name)
@@ -73,9 +72,7 @@ def check_names(plan: ReplicaPlan) -> None:
                 _check(plan, "ConfigMap", name)
             case SecretFiles(name=name):
                 _check(plan, "Secret", name)
-            case ExistingClaim(name=name):
-                _check(plan, "claim", name)
-            case NewClaim(name=name):
+            case ExistingClaim(name=name) | NewClaim(name=name):
                 _check(plan, "claim", name)
             case EmptyFolder() | NfsExport() | NodeFolder():
                 continue
@@ -85,7 +82,7 @@ def claims_of(plan: ReplicaPlan, *, ephemeral: bool) -> tuple[tuple[str, Manifes
     """Name and spec of each claim that is made: those that go with the run, or those that outlive it."""
     return tuple(
         (_claim_name(plan, volume, volume.source), _claim_spec(volume.source))
-        for volume in (plan.container or Container("")).volumes
+        for volume in plan.container_or_empty.volumes
         if isinstance(volume.source, NewClaim) and volume.source.ephemeral == ephemeral
     )
 

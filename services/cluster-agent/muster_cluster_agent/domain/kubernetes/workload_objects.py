@@ -11,10 +11,9 @@ from typing import Any, Final
 
 from muster_cluster_agent.domain.container import Reach, ServedPort
 from muster_cluster_agent.domain.kubernetes import marks
-from muster_cluster_agent.domain.kubernetes.manifests import Manifest
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.names import port_name, service_name, workload_base
-from muster_cluster_agent.domain.kubernetes.resources import CLAIM, CONFIG_MAP, SERVICE, Resource
+from muster_cluster_agent.domain.kubernetes.resources import CLAIM, CONFIG_MAP, SERVICE, Manifest, Resource
 from muster_cluster_agent.domain.kubernetes.storage import claims_of
 from muster_cluster_agent.domain.plan import ReplicaPlan
 

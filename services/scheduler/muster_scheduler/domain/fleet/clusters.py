@@ -68,7 +68,7 @@ class Cluster:
     full_needed: bool = True  # deltas wait for a full inventory
     fresh: int = 0
     silent: bool = False
-    unreachable: bool = False  # its agent lives and sees nothing; not in the books, since each heartbeat says it
+    unreachable: bool = False  # its agent lives and sees nothing; not persisted: each heartbeat says it
     lost_timeout: int = 0  # seconds, the operator's opt-in; 0: never given up by time alone
     dead_man: int = 0  # seconds, as the agent reported it last; 0: not every replica ends by itself
     incoming: IncomingInventory | None = None  # a full inventory of which parts are missing

@@ -19,7 +19,7 @@ TYPE_LABEL: Final = "run.ai/type"
 
 
 class Eligibility(NamedTuple):
-    """What nodes are held against. `runs`: microseconds after which nothing of it is left, None: nobody knows.
+    """What nodes are held against. `runs`: microseconds after which nothing of it is left, None: unknown.
 
     avoided: nodes that refused it lately, and clusters with an empty name in place of a node's.
     """
