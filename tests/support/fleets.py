@@ -254,6 +254,8 @@ class Fleet:
         attempt: int | None = None,
         generation: int | None = None,
         started: int = 0,
+        substate: str = "",
+        substate_since: int = 0,
     ) -> events.ReplicaReported:
         """A report of one replica."""
         workload = self.workload(number)
@@ -268,6 +270,8 @@ class Fleet:
             exit_code,
             failure,
             started=started,
+            substate=substate,
+            substate_since=substate_since,
         )
         cluster = workload.cluster or "c1"
         return events.ReplicaReported(

@@ -119,6 +119,13 @@ class Surroundings(RuleBasedStateMachine):
         self.fleet.send(events.ClusterAdopted(cluster, instance + "x"))
         self.fleet.send(events.ClusterAdopted(cluster, f"agent-{cluster}"))
 
+    @rule(cluster=st.sampled_from(["c1", "c2"]))
+    @precondition(lambda self: self.fleet.now % 11 == 0)
+    def leave_and_come_back(self, cluster: str) -> None:
+        self.fleet.send(events.ClusterLeft(cluster))
+        self.fleet.send(self.fleet.heartbeat(cluster))  # of a cluster that has left
+        self.fleet.send(events.ClusterRegistered(cluster))
+
     @rule(cluster=st.sampled_from(["c1", "c2"]), name=st.sampled_from(["n1", "m1"]))
     def force_gone(self, cluster: str, name: str) -> None:
         self.fleet.send(events.NodeForcedGone(cluster, name))

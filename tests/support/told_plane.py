@@ -83,6 +83,9 @@ class FleetPlane(PlaneService, fleet_pb2_grpc.FleetServiceServicer):
     async def AdoptCluster(self, request: Any, context: Any) -> Any:
         return await self._tell("AdoptCluster", request, context, fleet_api_pb2.AdoptClusterResponse(declared_gone=3))
 
+    async def LeaveCluster(self, request: Any, context: Any) -> Any:
+        return await self._tell("LeaveCluster", request, context, fleet_api_pb2.LeaveClusterResponse(declared_gone=1))
+
     async def ForceGoneNode(self, request: Any, context: Any) -> Any:
         return await self._tell("ForceGoneNode", request, context, fleet_api_pb2.ForceGoneNodeResponse(declared_gone=2))
 

@@ -17,6 +17,7 @@ __all__ = [
     "TERMINAL",
     "cluster_state_word",
     "enum_word",
+    "finding_word",
     "kind_word",
     "node_state_word",
     "phase_number",
@@ -56,6 +57,11 @@ def kind_word(number: int) -> str:
 def cluster_state_word(number: int) -> str:
     """How a cluster stands."""
     return _named(fleet_pb2.ClusterState, number, "CLUSTER_STATE_")
+
+
+def finding_word(level: int) -> str:
+    """`ok`, `warning` or `error`."""
+    return _named(fleet_pb2.FindingLevel, level, "FINDING_LEVEL_").lower()
 
 
 def node_state_word(number: int) -> str:

@@ -16,6 +16,7 @@ class WaitingReason(StrEnum):
     NO_CLUSTER = "NoCluster"
     NO_POOL = "NoPool"
     NO_PROJECT = "NoProject"
+    DATA_ELSEWHERE = "DataElsewhere"
     NOT_SUPPORTED = "NotSupported"
     WRONG_NODE_TYPE = "WrongNodeType"
     NOT_TOLERATED = "NotTolerated"
@@ -193,6 +194,7 @@ class Constraint(StrEnum):
     """What excluded a node for a request, counted in an explanation."""
 
     WRONG_CLUSTER = "WrongCluster"
+    DATA_MISSING = "DataMissing"
     WRONG_POOL = "WrongPool"
     WRONG_NODE_TYPE = "WrongNodeType"
     MODEL_CLOSED = "ModelClosed"
@@ -272,6 +274,7 @@ NOWHERE: Final = frozenset(
     {
         WaitingReason.NO_CLUSTER,
         WaitingReason.NO_POOL,
+        WaitingReason.DATA_ELSEWHERE,
         WaitingReason.NOT_SUPPORTED,
         WaitingReason.WRONG_NODE_TYPE,
         WaitingReason.NOT_TOLERATED,

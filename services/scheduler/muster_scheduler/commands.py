@@ -14,7 +14,15 @@ from muster_scheduler.adapters import views
 from muster_scheduler.domain.asked.workloads import SECOND
 from muster_scheduler.domain.fleet.nodes import Node, NodeState
 from muster_scheduler.domain.state import State
-from muster_scheduler.errors import AgentAlive, NoDeadMan, NodeAnswers, UnknownCluster, UnknownInstance, UnknownNode
+from muster_scheduler.errors import (
+    AgentAlive,
+    ClusterInUse,
+    NoDeadMan,
+    NodeAnswers,
+    UnknownCluster,
+    UnknownInstance,
+    UnknownNode,
+)
 
 _LONGEST_LOST_TIMEOUT: Final = 30 * 24 * 3600
 
@@ -67,6 +75,24 @@ def adoptable(state: State, cluster: str, instance: str, *, now: int, force: boo
         )
 
 
+def leavable(state: State, cluster: str, *, force: bool) -> int:
+    """How many replicas a cluster holds that is to leave the fleet; 0 for one that has left already.
+
+    Raises UnknownCluster, and ClusterInUse where it holds any and `force` is not said.
+    """
+    world = state.world
+    if cluster in world.clusters and world.clusters[cluster].left:
+        return 0
+    known_cluster(state, cluster)
+    count = views.held(world, cluster)
+    if count and not force:
+        raise ClusterInUse(
+            f"cluster {cluster} holds {_replicas(count)}: drain it first (`muster clusters drain {cluster}`), or use "
+            "--force: it declares them GONE, and their workloads start elsewhere, even if the replicas still run here"
+        )
+    return count
+
+
 def known_node(state: State, cluster: str, name: str) -> Node:
     """Raises UnknownCluster and UnknownNode."""
     known_cluster(state, cluster)
@@ -93,5 +119,6 @@ def forceable(state: State, cluster: str, name: str) -> int:
 
 def known_cluster(state: State, cluster: str) -> None:
     """Raises UnknownCluster."""
-    if cluster not in state.world.clusters:
+    known = state.world.clusters.get(cluster)
+    if known is None or known.left:
         raise UnknownCluster(f"no cluster {clean(cluster, 80)!r} is registered; `muster clusters` lists them")

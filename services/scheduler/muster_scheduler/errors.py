@@ -55,6 +55,12 @@ class AgentAlive(FailedPrecondition):
     reason = "AGENT_ALIVE"
 
 
+class ClusterInUse(FailedPrecondition):
+    """The cluster that is to leave the fleet still holds replicas."""
+
+    reason = "CLUSTER_IN_USE"
+
+
 class NoDeadMan(FailedPrecondition):
     """The agent of the cluster has no dead-man's deadline: its replicas run on, however long it is silent."""
 

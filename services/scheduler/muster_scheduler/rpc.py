@@ -25,7 +25,7 @@ from muster_chassis.unit import Unit
 from muster_kernel.ids import check_name, is_uuid
 from muster_scheduler.adapters import explaining, retired, views
 from muster_scheduler.adapters.accounts import accounts
-from muster_scheduler.commands import adoptable, forceable, known_cluster, known_node, releasable
+from muster_scheduler.commands import adoptable, forceable, known_cluster, known_node, leavable, releasable
 from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.explain import explain
 from muster_scheduler.domain.answers.prospects import what_if
@@ -137,7 +137,8 @@ class Fleet(fleet_pb2_grpc.FleetServiceServicer):
         """The clusters, by id."""
         async with self._desk.reading() as state:
             state.world.now = max(state.world.now, micros(identity.now()))
-            ids = [cluster for cluster in sorted(state.world.clusters) if cluster > request.page_token]
+            known = state.world.clusters
+            ids = [name for name in sorted(known) if name > request.page_token and not known[name].left]
             size = _size(request.page_size)
             page = [views.cluster(state.world, cluster) for cluster in ids[:size]]
         return fleet_pb2.ListClustersResponse(clusters=page, next_page_token=page[-1].id if len(ids) > size else "")
@@ -165,6 +166,23 @@ class Fleet(fleet_pb2_grpc.FleetServiceServicer):
             return fleet_pb2.AdoptClusterResponse(cluster=view, declared_gone=held)
 
         return await once(self._desk.database, "AdoptCluster", request, fleet_pb2.AdoptClusterResponse, work)
+
+    async def LeaveCluster(
+        self, request: fleet_pb2.LeaveClusterRequest, context: Any
+    ) -> fleet_pb2.LeaveClusterResponse:
+        """Takes a cluster out of the fleet."""
+
+        async def work(unit: Unit) -> fleet_pb2.LeaveClusterResponse:
+            held = 0
+
+            def judge(state: State) -> None:
+                nonlocal held
+                held = leavable(state, request.cluster, force=request.force)
+
+            await self._desk.command(unit, events.ClusterLeft(request.cluster), judge=judge)
+            return fleet_pb2.LeaveClusterResponse(declared_gone=held)
+
+        return await once(self._desk.database, "LeaveCluster", request, fleet_pb2.LeaveClusterResponse, work)
 
     async def ListNodes(self, request: fleet_pb2.ListNodesRequest, context: Any) -> fleet_pb2.ListNodesResponse:
         """The nodes with their devices and who holds them."""

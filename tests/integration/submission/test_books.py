@@ -322,6 +322,9 @@ class Leader(fleet_pb2_grpc.FleetServiceServicer):
         await context.abort(STATUS.NOT_FOUND, "cluster ghost is not registered")
         raise AssertionError("abort raises")
 
+    async def LeaveCluster(self, request: Any, context: Any) -> Any:
+        raise NotImplementedError
+
     async def RegisterCluster(self, request: Any, context: Any) -> fleet_pb2.RegisterClusterResponse:
         return fleet_pb2.RegisterClusterResponse()
 

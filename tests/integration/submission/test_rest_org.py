@@ -68,6 +68,9 @@ class Scheduler(fleet_pb2_grpc.FleetServiceServicer):
     async def AdoptCluster(self, request: Any, context: Any) -> api.AdoptClusterResponse:
         return api.AdoptClusterResponse()
 
+    async def LeaveCluster(self, request: Any, context: Any) -> Any:
+        raise NotImplementedError
+
     async def ListQuarantine(self, request: Any, context: Any) -> Any:
         raise NotImplementedError
 

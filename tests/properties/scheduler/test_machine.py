@@ -95,7 +95,7 @@ class SchedulerMachine(Surroundings):
             pools=pools,
             terminate_after_preemption=terminate,
             backoff_limit=2,
-        )._replace(terms=terms)
+        )._replace(terms=terms, keeps_data=number % 3 == 0)
         self.fleet.submit(number, asked, project=project, active=active)
         self.note(number)
 
@@ -103,7 +103,7 @@ class SchedulerMachine(Surroundings):
     def serve(self, number: int, size: int, most: int, generation: int) -> None:
         asked = request(
             role(whole(1), size), kind=WorkloadKind.INFERENCE, max_scale=most, generation=generation, priority=75
-        )
+        )._replace(keeps_data=number % 2 == 0)
         self.fleet.submit(number, asked)
         self.note(number)
 

@@ -125,8 +125,11 @@ TABLES: dict[str, Callable[[], RenderableType]] = {
         ],
         NOW,
     ),
+    "tables.findings": lambda: tables.findings(
+        [fleet_pb2.Finding(level=fleet_pb2.FINDING_LEVEL_ERROR, subject="runtime class", text=f"{LONG} {OTHER}")]
+    ),
     "describe._attempts": lambda: describe._attempts(workload(), NOW),
-    "describe._replicas": lambda: describe._replicas(workload()),
+    "describe._replicas": lambda: describe._replicas(workload(), NOW),
     "describe._conditions": lambda: describe._conditions(workload()),
 }
 

@@ -55,6 +55,7 @@ _METHODS: Final = {
     "FleetService": (
         "AdoptCluster",
         "ForceGoneNode",
+        "LeaveCluster",
         "ListAccounts",
         "ListClusters",
         "ListNodes",

@@ -225,7 +225,7 @@ def phase_changed(workload: Workload, change: PhaseChange, replicas: Iterable[Re
 def replica_of(replica: Replica) -> workload_pb2.Replica:
     """Return a replica as users see it."""
     h = replica.holder
-    return workload_pb2.Replica(
+    made = workload_pb2.Replica(
         name=replica.news.name or replica_name(h.workload, h.generation, h.attempt, h.role, h.rank, h.k),
         role=h.role,
         index=h.rank,
@@ -235,4 +235,8 @@ def replica_of(replica: Replica) -> workload_pb2.Replica:
         exit_code=replica.news.exit_code,
         devices=[share.device for share in replica.grant.shares],
         message=replica.news.message,
+        substate=replica.news.substate,
     )
+    if replica.news.substate_since:
+        made.substate_since.CopyFrom(timestamp(replica.news.substate_since))
+    return made

@@ -47,7 +47,8 @@ ON CONFLICT (id) DO UPDATE SET phase = excluded.phase, desired = excluded.desire
 """  # a row is in both tables if a release without `retired` led meanwhile, and deleted the workload
 _REQUESTS: Final = """
 INSERT INTO requests (workload, generation, body, spec)
-SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::bytea[]) ON CONFLICT DO NOTHING
+SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::bytea[])
+ON CONFLICT (workload, generation) DO UPDATE SET body = excluded.body
 """
 _REPLICAS: Final = """
 INSERT INTO replicas (workload, generation, attempt, role, rank, k, place, body)

@@ -36,6 +36,7 @@ class ClusterBody:
     lost_timeout: int
     dead_man: int
     held: HeldParts | None = None
+    left: bool = False
 
 
 @dataclass(frozen=True, slots=True)

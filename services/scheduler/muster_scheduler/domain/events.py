@@ -146,6 +146,13 @@ class ClusterAdopted:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterLeft:
+    """An operator takes a cluster out of the fleet; what it still holds is declared gone."""
+
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True)
 class NodeForcedGone:
     """An operator vouches that nothing runs on a node any more."""
 
@@ -203,6 +210,8 @@ class Status(NamedTuple):
     devices: tuple[Share, ...] = ()
     started: int = 0
     finished: int = 0
+    substate: str = ""  # what it is doing while it starts, and since when
+    substate_since: int = 0
 
 
 class ReplicaReported(NamedTuple):
@@ -307,6 +316,7 @@ Event = (
     | NodePoolRemoved
     | ClusterRegistered
     | ClusterAdopted
+    | ClusterLeft
     | NodeForcedGone
     | NodeOrdered
     | InventoryReported

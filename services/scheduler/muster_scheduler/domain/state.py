@@ -24,7 +24,16 @@ from muster_scheduler.domain.books.restoring import keep, remember, restore
 from muster_scheduler.domain.books.touched import Touched
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.decisions import Burst, Decision, PhaseChange, Taken, each
-from muster_scheduler.domain.life import admission, fleet, inventories, quarantine, refusals, reports, tenancy
+from muster_scheduler.domain.life import (
+    admission,
+    departure,
+    fleet,
+    inventories,
+    quarantine,
+    refusals,
+    reports,
+    tenancy,
+)
 from muster_scheduler.domain.placement.place import Budget
 from muster_scheduler.domain.turning import cycle, fading
 
@@ -215,6 +224,7 @@ def canonical(world: World) -> object:
             c.silent,
             c.lost_timeout,
             c.dead_man,
+            c.left,
             c.held,
             c.incoming and (c.incoming.id, [(n, part.checksum) for n, part in sorted(c.incoming.parts.items())]),
         )
@@ -298,6 +308,7 @@ _HANDLERS: Final[dict[type, Callable[[World, Any], None]]] = {
     events.NodePoolRemoved: tenancy.on_node_pool_removed,
     events.ClusterRegistered: fleet.on_registered,
     events.ClusterAdopted: fleet.on_adopted,
+    events.ClusterLeft: departure.on_left,
     events.NodeForcedGone: fleet.on_forced_gone,
     events.NodeOrdered: fleet.on_ordered,
     events.InventoryReported: inventories.on_inventory,

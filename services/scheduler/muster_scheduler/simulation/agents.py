@@ -138,7 +138,7 @@ class Agents:
         who, node, cluster, now = replica.holder, replica.node[1], workload.cluster, world.now
         if gone is None:
             gone = state is ReplicaState.SUCCEEDED
-        said = who.role, who.rank, who.k, node, state, gone, exit_code, failure, "", "", (), (), 0, now
+        said = who.role, who.rank, who.k, node, state, gone, exit_code, failure, "", "", (), (), 0, now, "", 0
         status, order = new(events.Status, said), self.order(cluster, now)
         report = cluster, order, who.workload, who.generation, who.attempt, status, (), ()
         return new(events.ReplicaReported, report)

@@ -44,6 +44,11 @@ _REPLICA_STATES: Final = {
     fleet_pb2.REPLICA_STATE_FAILED: ReplicaState.FAILED,
     fleet_pb2.REPLICA_STATE_LOST: ReplicaState.LOST,
 }
+_SUBSTATES: Final = {
+    number: name.removeprefix("SUBSTATE_")
+    for name, number in fleet_pb2.Substate.items()
+    if number != fleet_pb2.SUBSTATE_UNSPECIFIED
+}
 _FAILURES: Final = {
     fleet_pb2.FAILURE_CLASS_OURS: FailureClass.OURS,
     fleet_pb2.FAILURE_CLASS_INFRASTRUCTURE: FailureClass.INFRASTRUCTURE,
@@ -200,6 +205,8 @@ def _status(status: fleet_pb2.ReplicaStatus) -> domain.Status:
         devices=tuple(_given(status.devices)),
         started=values.micros(status.started_at) if status.HasField("started_at") else 0,
         finished=values.micros(status.finished_at) if status.HasField("finished_at") else 0,
+        substate=_SUBSTATES.get(status.substate, ""),
+        substate_since=values.micros(status.substate_since) if status.HasField("substate_since") else 0,
     )
 
 

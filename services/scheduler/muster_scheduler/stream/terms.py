@@ -44,6 +44,11 @@ def terms_of(spec: workload_pb2.WorkloadSpec) -> Terms:
     )
 
 
+def keeps_data(spec: workload_pb2.WorkloadSpec) -> bool:
+    """Whether it mounts claims whose data outlives a run."""
+    return any(not claim.deleted and not claim.ephemeral for claim in spec.pvcs)
+
+
 def _preferred(spec: workload_pb2.WorkloadSpec) -> tuple[str, ...]:
     if not spec.HasField("preferred_clusters"):  # as nearly always: asking for the list would make one
         return ()

@@ -24,6 +24,7 @@ _Changed = TypeVar(
     "_Changed",
     api.RegisterClusterResponse,
     api.AdoptClusterResponse,
+    api.LeaveClusterResponse,
     api.ForceGoneNodeResponse,
     api.OrderNodeResponse,
 )
@@ -57,6 +58,10 @@ class Fleet(fleet_pb2_grpc.FleetServiceServicer):
     async def AdoptCluster(self, request: api.AdoptClusterRequest, context: Any) -> api.AdoptClusterResponse:
         """Binds a cluster to another agent instance."""
         return await self._change("AdoptCluster", request, api.AdoptClusterResponse, context)
+
+    async def LeaveCluster(self, request: api.LeaveClusterRequest, context: Any) -> api.LeaveClusterResponse:
+        """Takes a cluster out of the fleet."""
+        return await self._change("LeaveCluster", request, api.LeaveClusterResponse, context)
 
     async def ListNodes(self, request: api.ListNodesRequest, context: Any) -> api.ListNodesResponse:
         """The nodes with their devices, of the clusters that the caller may see."""

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from muster.workload.v1 import workload_pb2
 from muster_client.cli.printable import hanging, one_line
-from muster_client.cli.render.amounts import clock, span, time_of
+from muster_client.cli.render.amounts import age, clock, span, time_of
 from muster_client.cli.render.grid import grid
 from muster_client.cli.render.plain import word_of
 from muster_client.cli.render.tables import coloured
@@ -26,6 +26,13 @@ from muster_kernel.torchrun import Between, elastic_between
 
 ENDED: Final = TERMINAL | {Phase.STOPPED, Phase.DELETED}
 _NOT_PLACED: Final = ENDED | {Phase.PENDING, Phase.RESUMING}
+_DOES: Final = {
+    "BINDING": "waits to be bound to its node",
+    "PULLING": "pulls its image",
+    "MOUNTING": "mounts its volumes and gets its network",
+    "INIT": "runs its init containers",
+    "STARTING": "runs and is not ready yet",
+}
 _REASON_INDENT: Final = 6  # of a reason's later lines: more than any row has that follows them
 
 
@@ -35,12 +42,12 @@ def describe(workload: workload_pb2.Workload, now: datetime) -> Group:
 
 
 def _sections(workload: workload_pb2.Workload, now: datetime) -> Iterator[Text | Table | Padding]:
-    yield _headline(workload)
+    yield _headline(workload, now)
     yield Padding(_facts(workload), (1, 0, 0, 2))
     if workload.issues:
         yield from _section("Refused by policy", *(Text(one_line(each)) for each in workload.issues))
     if workload.replicas:
-        yield from _section("Replicas", _replicas(workload))
+        yield from _section("Replicas", _replicas(workload, now))
     if workload.endpoints:
         yield from _section("Endpoints", *(Text(one_line(each)) for each in workload.endpoints))
     if workload.conditions:
@@ -56,11 +63,24 @@ def _section(heading: str, *parts: Text | Table) -> Iterator[Text | Padding]:
         yield Padding(part, (0, 0, 0, 2))
 
 
-def _headline(workload: workload_pb2.Workload) -> Text:
+def _headline(workload: workload_pb2.Workload, now: datetime) -> Text:
     text = Text.assemble((one_line(workload.name), "bold"), " is ", coloured(phase_word(workload.phase)))
     if workload.reason.message:
         text.append(hanging(f": {workload.reason.message}", _REASON_INDENT))
+    text.append(_slowest(workload, now))
     return text
+
+
+def _slowest(workload: workload_pb2.Workload, now: datetime) -> str:
+    """A line for a starting workload: how many replicas are ready, and which has been in its step for the longest."""
+    starting = [each for each in workload.replicas if each.substate in _DOES]
+    if phase_of(workload) is not Phase.INITIALIZING or not starting:
+        return ""
+    slowest = min(starting, key=lambda each: each.substate_since.ToMicroseconds())
+    ready = sum(1 for each in workload.replicas if each.state == "READY")
+    waited = age(time_of(slowest.substate_since), now)
+    name, does = f"{slowest.role}-{slowest.index}", _DOES[slowest.substate]
+    return f"\n{ready} of {len(workload.replicas)} ready; {name} {does} ({waited})"
 
 
 def _facts(workload: workload_pb2.Workload) -> Table:
@@ -150,20 +170,22 @@ def _owner(workload: workload_pb2.Workload) -> str:
     return text + (f", event {workload.caused_by}" if workload.caused_by else "")
 
 
-def _replicas(workload: workload_pb2.Workload) -> Table:
+def _replicas(workload: workload_pb2.Workload, now: datetime) -> Table:
+    """Each replica; of one that starts, what it does and for how long."""
     return grid(
-        ["REPLICA", "STATE", "NODE", "EXIT", "DEVICES"],
+        ["REPLICA", "STATE", "SINCE", "NODE", "EXIT", "DEVICES"],
         (
             [
                 f"{each.role}-{each.index}",
-                coloured(each.state),
+                Text.assemble(coloured(each.state), f", {each.substate.lower()}" if each.substate else ""),
+                age(time_of(each.substate_since) if each.HasField("substate_since") else None, now),
                 each.node or "-",
                 str(each.exit_code) if each.HasField("exit_code") else "-",
                 ", ".join(each.devices) or each.message or "-",
             ]
             for each in workload.replicas
         ),
-        right=["EXIT"],
+        right=["SINCE", "EXIT"],
     )
 
 

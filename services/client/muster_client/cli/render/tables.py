@@ -20,10 +20,18 @@ from muster_client.cli.printable import folded, one_line
 from muster_client.cli.render.amounts import age, cores, memory, time_of
 from muster_client.cli.render.grid import grid
 from muster_client.phases import Phase
-from muster_client.words import TERMINAL, cluster_state_word, kind_word, node_state_word, phase_of, phase_word
+from muster_client.words import (
+    TERMINAL,
+    cluster_state_word,
+    finding_word,
+    kind_word,
+    node_state_word,
+    phase_of,
+    phase_word,
+)
 
-_GOOD = frozenset({"Running", "Completed", "Ready", "READY", "SUCCEEDED"})
-_BAD = frozenset({"Failed", "Unknown", "FAILED", "LOST", "NotReady", "OutOfService", "unhealthy"})
+_GOOD = frozenset({"ok", "Running", "Completed", "Ready", "READY", "SUCCEEDED"})
+_BAD = frozenset({"error", "Failed", "Unknown", "FAILED", "LOST", "NotReady", "OutOfService", "unhealthy"})
 _QUIET = frozenset({"Stopped", "Deleted", "Deleting", "GONE"})
 
 
@@ -87,6 +95,14 @@ def templates(items: Iterable[templates_pb2.Template]) -> Table:
         ["NAME", "PROJECT", "KIND", "VERSION"],
         ([each.name, each.project or "(all)", kind_word(each.spec.kind), str(each.version)] for each in items),
         right=["VERSION"],
+    )
+
+
+def findings(items: Iterable[fleet_pb2.Finding]) -> Table:
+    """One line a finding of a check."""
+    return grid(
+        ["STATE", "WHAT", "FOUND"],
+        ([coloured(finding_word(each.level)), each.subject, one_line(each.text)] for each in items),
     )
 
 

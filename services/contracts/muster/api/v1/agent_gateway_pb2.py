@@ -23,37 +23,46 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from muster.fleet.v1 import fleet_pb2 as muster_dot_fleet_dot_v1_dot_fleet__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!muster/api/v1/agent_gateway.proto\x12\rmuster.api.v1\x1a\x1fgoogle/protobuf/timestamp.proto\";\n\x12\x46indDeletedRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x14\n\x0cworkload_ids\x18\x02 \x03(\t\"7\n\x13\x46indDeletedResponse\x12\x0f\n\x07\x64\x65leted\x18\x01 \x03(\t\x12\x0f\n\x07unknown\x18\x02 \x03(\t\";\n\x13\x46\x65tchSecretsRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x13\n\x0bworkload_id\x18\x02 \x01(\t\"*\n\x06Secret\x12\x11\n\treference\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\">\n\x14\x46\x65tchSecretsResponse\x12&\n\x07secrets\x18\x01 \x03(\x0b\x32\x15.muster.api.v1.Secret\"/\n\nAgentHello\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\"\x84\x01\n\x08LogChunk\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07replica\x18\x02 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x12&\n\x02\x61t\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04last\x18\x05 \x01(\x08\x12\x0f\n\x07trouble\x18\x06 \x01(\t\"o\n\x0e\x43onnectRequest\x12*\n\x05hello\x18\x01 \x01(\x0b\x32\x19.muster.api.v1.AgentHelloH\x00\x12&\n\x03log\x18\x02 \x01(\x0b\x32\x17.muster.api.v1.LogChunkH\x00\x42\t\n\x07message\"\x92\x01\n\x07PullLog\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x13\n\x0bworkload_id\x18\x02 \x01(\t\x12\x0f\n\x07replica\x18\x03 \x01(\t\x12\x0e\n\x06\x66ollow\x18\x04 \x01(\x08\x12\x12\n\ntail_lines\x18\x05 \x01(\r\x12)\n\x05since\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x1d\n\x07StopLog\x12\x12\n\nrequest_id\x18\x01 \x01(\t\"t\n\x0f\x43onnectResponse\x12*\n\x08pull_log\x18\x01 \x01(\x0b\x32\x16.muster.api.v1.PullLogH\x00\x12*\n\x08stop_log\x18\x02 \x01(\x0b\x32\x16.muster.api.v1.StopLogH\x00\x42\t\n\x07message2\x92\x02\n\x13\x41gentGatewayService\x12L\n\x07\x43onnect\x12\x1d.muster.api.v1.ConnectRequest\x1a\x1e.muster.api.v1.ConnectResponse(\x01\x30\x01\x12W\n\x0c\x46\x65tchSecrets\x12\".muster.api.v1.FetchSecretsRequest\x1a#.muster.api.v1.FetchSecretsResponse\x12T\n\x0b\x46indDeleted\x12!.muster.api.v1.FindDeletedRequest\x1a\".muster.api.v1.FindDeletedResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!muster/api/v1/agent_gateway.proto\x12\rmuster.api.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bmuster/fleet/v1/fleet.proto\";\n\x12\x46indDeletedRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x14\n\x0cworkload_ids\x18\x02 \x03(\t\"7\n\x13\x46indDeletedResponse\x12\x0f\n\x07\x64\x65leted\x18\x01 \x03(\t\x12\x0f\n\x07unknown\x18\x02 \x03(\t\";\n\x13\x46\x65tchSecretsRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x13\n\x0bworkload_id\x18\x02 \x01(\t\"*\n\x06Secret\x12\x11\n\treference\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\">\n\x14\x46\x65tchSecretsResponse\x12&\n\x07secrets\x18\x01 \x03(\x0b\x32\x15.muster.api.v1.Secret\"/\n\nAgentHello\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\"\x84\x01\n\x08LogChunk\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07replica\x18\x02 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x12&\n\x02\x61t\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04last\x18\x05 \x01(\x08\x12\x0f\n\x07trouble\x18\x06 \x01(\t\"\xce\x01\n\x0e\x43onnectRequest\x12*\n\x05hello\x18\x01 \x01(\x0b\x32\x19.muster.api.v1.AgentHelloH\x00\x12&\n\x03log\x18\x02 \x01(\x0b\x32\x17.muster.api.v1.LogChunkH\x00\x12-\n\x07\x63hecked\x18\x03 \x01(\x0b\x32\x1a.muster.api.v1.CheckResultH\x00\x12.\n\x07retired\x18\x04 \x01(\x0b\x32\x1b.muster.api.v1.RetireResultH\x00\x42\t\n\x07message\"S\n\x0cRetireResult\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12/\n\nretirement\x18\x02 \x01(\x0b\x32\x1b.muster.fleet.v1.Retirement\"M\n\x0b\x43heckResult\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12*\n\x08\x66indings\x18\x02 \x03(\x0b\x32\x18.muster.fleet.v1.Finding\"\x92\x01\n\x07PullLog\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x13\n\x0bworkload_id\x18\x02 \x01(\t\x12\x0f\n\x07replica\x18\x03 \x01(\t\x12\x0e\n\x06\x66ollow\x18\x04 \x01(\x08\x12\x12\n\ntail_lines\x18\x05 \x01(\r\x12)\n\x05since\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x1d\n\x07StopLog\x12\x12\n\nrequest_id\x18\x01 \x01(\t\"\x1e\n\x08RunCheck\x12\x12\n\nrequest_id\x18\x01 \x01(\t\"<\n\x06Retire\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05\x66orce\x18\x02 \x01(\x08\x12\x0f\n\x07\x64ry_run\x18\x03 \x01(\x08\"\xcb\x01\n\x0f\x43onnectResponse\x12*\n\x08pull_log\x18\x01 \x01(\x0b\x32\x16.muster.api.v1.PullLogH\x00\x12*\n\x08stop_log\x18\x02 \x01(\x0b\x32\x16.muster.api.v1.StopLogH\x00\x12,\n\trun_check\x18\x03 \x01(\x0b\x32\x17.muster.api.v1.RunCheckH\x00\x12\'\n\x06retire\x18\x04 \x01(\x0b\x32\x15.muster.api.v1.RetireH\x00\x42\t\n\x07message2\x92\x02\n\x13\x41gentGatewayService\x12L\n\x07\x43onnect\x12\x1d.muster.api.v1.ConnectRequest\x1a\x1e.muster.api.v1.ConnectResponse(\x01\x30\x01\x12W\n\x0c\x46\x65tchSecrets\x12\".muster.api.v1.FetchSecretsRequest\x1a#.muster.api.v1.FetchSecretsResponse\x12T\n\x0b\x46indDeleted\x12!.muster.api.v1.FindDeletedRequest\x1a\".muster.api.v1.FindDeletedResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'muster.api.v1.agent_gateway_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_FINDDELETEDREQUEST']._serialized_start=85
-  _globals['_FINDDELETEDREQUEST']._serialized_end=144
-  _globals['_FINDDELETEDRESPONSE']._serialized_start=146
-  _globals['_FINDDELETEDRESPONSE']._serialized_end=201
-  _globals['_FETCHSECRETSREQUEST']._serialized_start=203
-  _globals['_FETCHSECRETSREQUEST']._serialized_end=262
-  _globals['_SECRET']._serialized_start=264
-  _globals['_SECRET']._serialized_end=306
-  _globals['_FETCHSECRETSRESPONSE']._serialized_start=308
-  _globals['_FETCHSECRETSRESPONSE']._serialized_end=370
-  _globals['_AGENTHELLO']._serialized_start=372
-  _globals['_AGENTHELLO']._serialized_end=419
-  _globals['_LOGCHUNK']._serialized_start=422
-  _globals['_LOGCHUNK']._serialized_end=554
-  _globals['_CONNECTREQUEST']._serialized_start=556
-  _globals['_CONNECTREQUEST']._serialized_end=667
-  _globals['_PULLLOG']._serialized_start=670
-  _globals['_PULLLOG']._serialized_end=816
-  _globals['_STOPLOG']._serialized_start=818
-  _globals['_STOPLOG']._serialized_end=847
-  _globals['_CONNECTRESPONSE']._serialized_start=849
-  _globals['_CONNECTRESPONSE']._serialized_end=965
-  _globals['_AGENTGATEWAYSERVICE']._serialized_start=968
-  _globals['_AGENTGATEWAYSERVICE']._serialized_end=1242
+  _globals['_FINDDELETEDREQUEST']._serialized_start=114
+  _globals['_FINDDELETEDREQUEST']._serialized_end=173
+  _globals['_FINDDELETEDRESPONSE']._serialized_start=175
+  _globals['_FINDDELETEDRESPONSE']._serialized_end=230
+  _globals['_FETCHSECRETSREQUEST']._serialized_start=232
+  _globals['_FETCHSECRETSREQUEST']._serialized_end=291
+  _globals['_SECRET']._serialized_start=293
+  _globals['_SECRET']._serialized_end=335
+  _globals['_FETCHSECRETSRESPONSE']._serialized_start=337
+  _globals['_FETCHSECRETSRESPONSE']._serialized_end=399
+  _globals['_AGENTHELLO']._serialized_start=401
+  _globals['_AGENTHELLO']._serialized_end=448
+  _globals['_LOGCHUNK']._serialized_start=451
+  _globals['_LOGCHUNK']._serialized_end=583
+  _globals['_CONNECTREQUEST']._serialized_start=586
+  _globals['_CONNECTREQUEST']._serialized_end=792
+  _globals['_RETIRERESULT']._serialized_start=794
+  _globals['_RETIRERESULT']._serialized_end=877
+  _globals['_CHECKRESULT']._serialized_start=879
+  _globals['_CHECKRESULT']._serialized_end=956
+  _globals['_PULLLOG']._serialized_start=959
+  _globals['_PULLLOG']._serialized_end=1105
+  _globals['_STOPLOG']._serialized_start=1107
+  _globals['_STOPLOG']._serialized_end=1136
+  _globals['_RUNCHECK']._serialized_start=1138
+  _globals['_RUNCHECK']._serialized_end=1168
+  _globals['_RETIRE']._serialized_start=1170
+  _globals['_RETIRE']._serialized_end=1230
+  _globals['_CONNECTRESPONSE']._serialized_start=1233
+  _globals['_CONNECTRESPONSE']._serialized_end=1436
+  _globals['_AGENTGATEWAYSERVICE']._serialized_start=1439
+  _globals['_AGENTGATEWAYSERVICE']._serialized_end=1713
 # @@protoc_insertion_point(module_scope)

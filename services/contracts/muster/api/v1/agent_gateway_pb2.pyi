@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from muster.fleet.v1 import fleet_pb2 as _fleet_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -231,6 +232,8 @@ class ConnectRequest(_message.Message):
 
     HELLO_FIELD_NUMBER: _builtins.int
     LOG_FIELD_NUMBER: _builtins.int
+    CHECKED_FIELD_NUMBER: _builtins.int
+    RETIRED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___AgentHello:
         """Who it is."""
@@ -239,21 +242,87 @@ class ConnectRequest(_message.Message):
     def log(self) -> Global___LogChunk:
         """A piece of a log."""
 
+    @_builtins.property
+    def checked(self) -> Global___CheckResult:
+        """What a check of the cluster found."""
+
+    @_builtins.property
+    def retired(self) -> Global___RetireResult:
+        """What came of retiring."""
+
     def __init__(
         self,
         *,
         hello: Global___AgentHello | None = ...,
         log: Global___LogChunk | None = ...,
+        checked: Global___CheckResult | None = ...,
+        retired: Global___RetireResult | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["hello", b"hello", "log", b"log", "message", b"message"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["checked", b"checked", "hello", b"hello", "log", b"log", "message", b"message", "retired", b"retired"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hello", b"hello", "log", b"log", "message", b"message"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checked", b"checked", "hello", b"hello", "log", b"log", "message", b"message", "retired", b"retired"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "log"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "log", "checked", "retired"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
 Global___ConnectRequest: _TypeAlias = ConnectRequest  # noqa: Y015
+
+@_typing.final
+class RetireResult(_message.Message):
+    """What came of retiring."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    RETIREMENT_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """The question that it answers."""
+    @_builtins.property
+    def retirement(self) -> _fleet_pb2.Retirement:
+        """What was deleted, and what was not."""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        retirement: _fleet_pb2.Retirement | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["retirement", b"retirement"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id", "retirement", b"retirement"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RetireResult: _TypeAlias = RetireResult  # noqa: Y015
+
+@_typing.final
+class CheckResult(_message.Message):
+    """What a check of the cluster found."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    FINDINGS_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """The question that it answers."""
+    @_builtins.property
+    def findings(self) -> _containers.RepeatedCompositeFieldContainer[_fleet_pb2.Finding]:
+        """In the order in which it was looked at."""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        findings: _abc.Iterable[_fleet_pb2.Finding] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["findings", b"findings", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckResult: _TypeAlias = CheckResult  # noqa: Y015
 
 @_typing.final
 class PullLog(_message.Message):
@@ -322,6 +391,58 @@ class StopLog(_message.Message):
 Global___StopLog: _TypeAlias = StopLog  # noqa: Y015
 
 @_typing.final
+class RunCheck(_message.Message):
+    """Asks an agent to check its cluster. The check changes nothing."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """The question's id."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunCheck: _TypeAlias = RunCheck  # noqa: Y015
+
+@_typing.final
+class Retire(_message.Message):
+    """Asks an agent to delete what it has made in its cluster, which leaves the fleet."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    FORCE_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """The question's id."""
+    force: _builtins.bool
+    """Also while something runs there or holds data: it ends, and the data is erased."""
+    dry_run: _builtins.bool
+    """Only say what stands in the way."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        force: _builtins.bool = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "force", b"force", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Retire: _TypeAlias = Retire  # noqa: Y015
+
+@_typing.final
 class ConnectResponse(_message.Message):
     """What an agent is asked."""
 
@@ -329,6 +450,8 @@ class ConnectResponse(_message.Message):
 
     PULL_LOG_FIELD_NUMBER: _builtins.int
     STOP_LOG_FIELD_NUMBER: _builtins.int
+    RUN_CHECK_FIELD_NUMBER: _builtins.int
+    RETIRE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def pull_log(self) -> Global___PullLog:
         """Send a log."""
@@ -337,17 +460,27 @@ class ConnectResponse(_message.Message):
     def stop_log(self) -> Global___StopLog:
         """Stop sending a log."""
 
+    @_builtins.property
+    def run_check(self) -> Global___RunCheck:
+        """Check the cluster."""
+
+    @_builtins.property
+    def retire(self) -> Global___Retire:
+        """Delete what the agent has made."""
+
     def __init__(
         self,
         *,
         pull_log: Global___PullLog | None = ...,
         stop_log: Global___StopLog | None = ...,
+        run_check: Global___RunCheck | None = ...,
+        retire: Global___Retire | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "pull_log", b"pull_log", "stop_log", b"stop_log"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "pull_log", b"pull_log", "retire", b"retire", "run_check", b"run_check", "stop_log", b"stop_log"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "pull_log", b"pull_log", "stop_log", b"stop_log"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "pull_log", b"pull_log", "retire", b"retire", "run_check", b"run_check", "stop_log", b"stop_log"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["pull_log", "stop_log"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["pull_log", "stop_log", "run_check", "retire"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 

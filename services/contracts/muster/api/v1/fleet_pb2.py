@@ -27,7 +27,7 @@ from muster.api.v1 import explain_pb2 as muster_dot_api_dot_v1_dot_explain__pb2
 from muster.fleet.v1 import fleet_pb2 as muster_dot_fleet_dot_v1_dot_fleet__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19muster/api/v1/fleet.proto\x12\rmuster.api.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bmuster/api/v1/explain.proto\x1a\x1bmuster/fleet/v1/fleet.proto\"`\n\x16RegisterClusterRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x1c\n\x14lost_timeout_seconds\x18\x02 \x01(\r\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"p\n\x17RegisterClusterResponse\x12)\n\x07\x63luster\x18\x01 \x01(\x0b\x32\x18.muster.fleet.v1.Cluster\x12*\n\x04keys\x18\x02 \x03(\x0b\x32\x1c.muster.api.v1.AssignmentKey\"+\n\rAssignmentKey\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06public\x18\x02 \x01(\x0c\"<\n\x13ListClustersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"[\n\x14ListClustersResponse\x12*\n\x08\x63lusters\x18\x01 \x03(\x0b\x32\x18.muster.fleet.v1.Cluster\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"`\n\x13\x41\x64optClusterRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\x12\r\n\x05\x66orce\x18\x04 \x01(\x08\"X\n\x14\x41\x64optClusterResponse\x12)\n\x07\x63luster\x18\x01 \x01(\x0b\x32\x18.muster.fleet.v1.Cluster\x12\x15\n\rdeclared_gone\x18\x02 \x01(\r\"J\n\x10ListNodesRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"V\n\x11ListNodesResponse\x12(\n\x05nodes\x18\x01 \x03(\x0b\x32\x19.muster.fleet.v1.NodeView\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"g\n\x13ListAccountsRequest\x12\x10\n\x08projects\x18\x01 \x03(\t\x12\x13\n\x0bwith_shares\x18\x02 \x01(\x08\x12)\n\x08readable\x18\x03 \x01(\x0b\x32\x17.muster.api.v1.Readable\"B\n\x14ListAccountsResponse\x12*\n\x08\x61\x63\x63ounts\x18\x01 \x03(\x0b\x32\x18.muster.fleet.v1.Account\"\x99\x01\n\x10OrderNodeRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x0c\n\x04node\x18\x02 \x01(\t\x12)\n\x05state\x18\x03 \x01(\x0e\x32\x1a.muster.fleet.v1.NodeState\x12\x16\n\x0ewithin_seconds\x18\x04 \x01(\r\x12\n\n\x02\x62y\x18\x05 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x06 \x01(\t\"<\n\x11OrderNodeResponse\x12\'\n\x04node\x18\x01 \x01(\x0b\x32\x19.muster.fleet.v1.NodeView\"N\n\x14\x46orceGoneNodeRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\".\n\x15\x46orceGoneNodeResponse\x12\x15\n\rdeclared_gone\x18\x01 \x01(\r\"\x9e\x01\n\x13QuarantinedWorkload\x12\x13\n\x0bworkload_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07project\x18\x03 \x01(\t\x12\r\n\x05\x65rror\x18\x04 \x01(\t\x12\r\n\x05trace\x18\x05 \x01(\t\x12&\n\x02\x61t\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05place\x18\x07 \x01(\t\"\x17\n\x15ListQuarantineRequest\"O\n\x16ListQuarantineResponse\x12\x35\n\tworkloads\x18\x01 \x03(\x0b\x32\".muster.api.v1.QuarantinedWorkload\"I\n\x18ReleaseQuarantineRequest\x12\x14\n\x0cworkload_ids\x18\x01 \x03(\t\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\"-\n\x19ReleaseQuarantineResponse\x12\x10\n\x08released\x18\x01 \x01(\r2\xbe\x06\n\x0c\x46leetService\x12`\n\x0fRegisterCluster\x12%.muster.api.v1.RegisterClusterRequest\x1a&.muster.api.v1.RegisterClusterResponse\x12W\n\x0cListClusters\x12\".muster.api.v1.ListClustersRequest\x1a#.muster.api.v1.ListClustersResponse\x12W\n\x0c\x41\x64optCluster\x12\".muster.api.v1.AdoptClusterRequest\x1a#.muster.api.v1.AdoptClusterResponse\x12N\n\tListNodes\x12\x1f.muster.api.v1.ListNodesRequest\x1a .muster.api.v1.ListNodesResponse\x12W\n\x0cListAccounts\x12\".muster.api.v1.ListAccountsRequest\x1a#.muster.api.v1.ListAccountsResponse\x12Z\n\rForceGoneNode\x12#.muster.api.v1.ForceGoneNodeRequest\x1a$.muster.api.v1.ForceGoneNodeResponse\x12]\n\x0eListQuarantine\x12$.muster.api.v1.ListQuarantineRequest\x1a%.muster.api.v1.ListQuarantineResponse\x12\x66\n\x11ReleaseQuarantine\x12\'.muster.api.v1.ReleaseQuarantineRequest\x1a(.muster.api.v1.ReleaseQuarantineResponse\x12N\n\tOrderNode\x12\x1f.muster.api.v1.OrderNodeRequest\x1a .muster.api.v1.OrderNodeResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19muster/api/v1/fleet.proto\x12\rmuster.api.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bmuster/api/v1/explain.proto\x1a\x1bmuster/fleet/v1/fleet.proto\"`\n\x16RegisterClusterRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x1c\n\x14lost_timeout_seconds\x18\x02 \x01(\r\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"p\n\x17RegisterClusterResponse\x12)\n\x07\x63luster\x18\x01 \x01(\x0b\x32\x18.muster.fleet.v1.Cluster\x12*\n\x04keys\x18\x02 \x03(\x0b\x32\x1c.muster.api.v1.AssignmentKey\"+\n\rAssignmentKey\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06public\x18\x02 \x01(\x0c\"<\n\x13ListClustersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"[\n\x14ListClustersResponse\x12*\n\x08\x63lusters\x18\x01 \x03(\x0b\x32\x18.muster.fleet.v1.Cluster\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"`\n\x13\x41\x64optClusterRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\x12\r\n\x05\x66orce\x18\x04 \x01(\x08\"X\n\x14\x41\x64optClusterResponse\x12)\n\x07\x63luster\x18\x01 \x01(\x0b\x32\x18.muster.fleet.v1.Cluster\x12\x15\n\rdeclared_gone\x18\x02 \x01(\r\"N\n\x13LeaveClusterRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\r\n\x05\x66orce\x18\x02 \x01(\x08\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"-\n\x14LeaveClusterResponse\x12\x15\n\rdeclared_gone\x18\x01 \x01(\r\"J\n\x10ListNodesRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"V\n\x11ListNodesResponse\x12(\n\x05nodes\x18\x01 \x03(\x0b\x32\x19.muster.fleet.v1.NodeView\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"g\n\x13ListAccountsRequest\x12\x10\n\x08projects\x18\x01 \x03(\t\x12\x13\n\x0bwith_shares\x18\x02 \x01(\x08\x12)\n\x08readable\x18\x03 \x01(\x0b\x32\x17.muster.api.v1.Readable\"B\n\x14ListAccountsResponse\x12*\n\x08\x61\x63\x63ounts\x18\x01 \x03(\x0b\x32\x18.muster.fleet.v1.Account\"\x99\x01\n\x10OrderNodeRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x0c\n\x04node\x18\x02 \x01(\t\x12)\n\x05state\x18\x03 \x01(\x0e\x32\x1a.muster.fleet.v1.NodeState\x12\x16\n\x0ewithin_seconds\x18\x04 \x01(\r\x12\n\n\x02\x62y\x18\x05 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x06 \x01(\t\"<\n\x11OrderNodeResponse\x12\'\n\x04node\x18\x01 \x01(\x0b\x32\x19.muster.fleet.v1.NodeView\"N\n\x14\x46orceGoneNodeRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\".\n\x15\x46orceGoneNodeResponse\x12\x15\n\rdeclared_gone\x18\x01 \x01(\r\"\x9e\x01\n\x13QuarantinedWorkload\x12\x13\n\x0bworkload_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07project\x18\x03 \x01(\t\x12\r\n\x05\x65rror\x18\x04 \x01(\t\x12\r\n\x05trace\x18\x05 \x01(\t\x12&\n\x02\x61t\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05place\x18\x07 \x01(\t\"\x17\n\x15ListQuarantineRequest\"O\n\x16ListQuarantineResponse\x12\x35\n\tworkloads\x18\x01 \x03(\x0b\x32\".muster.api.v1.QuarantinedWorkload\"I\n\x18ReleaseQuarantineRequest\x12\x14\n\x0cworkload_ids\x18\x01 \x03(\t\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\"-\n\x19ReleaseQuarantineResponse\x12\x10\n\x08released\x18\x01 \x01(\r2\x97\x07\n\x0c\x46leetService\x12`\n\x0fRegisterCluster\x12%.muster.api.v1.RegisterClusterRequest\x1a&.muster.api.v1.RegisterClusterResponse\x12W\n\x0cListClusters\x12\".muster.api.v1.ListClustersRequest\x1a#.muster.api.v1.ListClustersResponse\x12W\n\x0c\x41\x64optCluster\x12\".muster.api.v1.AdoptClusterRequest\x1a#.muster.api.v1.AdoptClusterResponse\x12W\n\x0cLeaveCluster\x12\".muster.api.v1.LeaveClusterRequest\x1a#.muster.api.v1.LeaveClusterResponse\x12N\n\tListNodes\x12\x1f.muster.api.v1.ListNodesRequest\x1a .muster.api.v1.ListNodesResponse\x12W\n\x0cListAccounts\x12\".muster.api.v1.ListAccountsRequest\x1a#.muster.api.v1.ListAccountsResponse\x12Z\n\rForceGoneNode\x12#.muster.api.v1.ForceGoneNodeRequest\x1a$.muster.api.v1.ForceGoneNodeResponse\x12]\n\x0eListQuarantine\x12$.muster.api.v1.ListQuarantineRequest\x1a%.muster.api.v1.ListQuarantineResponse\x12\x66\n\x11ReleaseQuarantine\x12\'.muster.api.v1.ReleaseQuarantineRequest\x1a(.muster.api.v1.ReleaseQuarantineResponse\x12N\n\tOrderNode\x12\x1f.muster.api.v1.OrderNodeRequest\x1a .muster.api.v1.OrderNodeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -48,32 +48,36 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ADOPTCLUSTERREQUEST']._serialized_end=643
   _globals['_ADOPTCLUSTERRESPONSE']._serialized_start=645
   _globals['_ADOPTCLUSTERRESPONSE']._serialized_end=733
-  _globals['_LISTNODESREQUEST']._serialized_start=735
-  _globals['_LISTNODESREQUEST']._serialized_end=809
-  _globals['_LISTNODESRESPONSE']._serialized_start=811
-  _globals['_LISTNODESRESPONSE']._serialized_end=897
-  _globals['_LISTACCOUNTSREQUEST']._serialized_start=899
-  _globals['_LISTACCOUNTSREQUEST']._serialized_end=1002
-  _globals['_LISTACCOUNTSRESPONSE']._serialized_start=1004
-  _globals['_LISTACCOUNTSRESPONSE']._serialized_end=1070
-  _globals['_ORDERNODEREQUEST']._serialized_start=1073
-  _globals['_ORDERNODEREQUEST']._serialized_end=1226
-  _globals['_ORDERNODERESPONSE']._serialized_start=1228
-  _globals['_ORDERNODERESPONSE']._serialized_end=1288
-  _globals['_FORCEGONENODEREQUEST']._serialized_start=1290
-  _globals['_FORCEGONENODEREQUEST']._serialized_end=1368
-  _globals['_FORCEGONENODERESPONSE']._serialized_start=1370
-  _globals['_FORCEGONENODERESPONSE']._serialized_end=1416
-  _globals['_QUARANTINEDWORKLOAD']._serialized_start=1419
-  _globals['_QUARANTINEDWORKLOAD']._serialized_end=1577
-  _globals['_LISTQUARANTINEREQUEST']._serialized_start=1579
-  _globals['_LISTQUARANTINEREQUEST']._serialized_end=1602
-  _globals['_LISTQUARANTINERESPONSE']._serialized_start=1604
-  _globals['_LISTQUARANTINERESPONSE']._serialized_end=1683
-  _globals['_RELEASEQUARANTINEREQUEST']._serialized_start=1685
-  _globals['_RELEASEQUARANTINEREQUEST']._serialized_end=1758
-  _globals['_RELEASEQUARANTINERESPONSE']._serialized_start=1760
-  _globals['_RELEASEQUARANTINERESPONSE']._serialized_end=1805
-  _globals['_FLEETSERVICE']._serialized_start=1808
-  _globals['_FLEETSERVICE']._serialized_end=2638
+  _globals['_LEAVECLUSTERREQUEST']._serialized_start=735
+  _globals['_LEAVECLUSTERREQUEST']._serialized_end=813
+  _globals['_LEAVECLUSTERRESPONSE']._serialized_start=815
+  _globals['_LEAVECLUSTERRESPONSE']._serialized_end=860
+  _globals['_LISTNODESREQUEST']._serialized_start=862
+  _globals['_LISTNODESREQUEST']._serialized_end=936
+  _globals['_LISTNODESRESPONSE']._serialized_start=938
+  _globals['_LISTNODESRESPONSE']._serialized_end=1024
+  _globals['_LISTACCOUNTSREQUEST']._serialized_start=1026
+  _globals['_LISTACCOUNTSREQUEST']._serialized_end=1129
+  _globals['_LISTACCOUNTSRESPONSE']._serialized_start=1131
+  _globals['_LISTACCOUNTSRESPONSE']._serialized_end=1197
+  _globals['_ORDERNODEREQUEST']._serialized_start=1200
+  _globals['_ORDERNODEREQUEST']._serialized_end=1353
+  _globals['_ORDERNODERESPONSE']._serialized_start=1355
+  _globals['_ORDERNODERESPONSE']._serialized_end=1415
+  _globals['_FORCEGONENODEREQUEST']._serialized_start=1417
+  _globals['_FORCEGONENODEREQUEST']._serialized_end=1495
+  _globals['_FORCEGONENODERESPONSE']._serialized_start=1497
+  _globals['_FORCEGONENODERESPONSE']._serialized_end=1543
+  _globals['_QUARANTINEDWORKLOAD']._serialized_start=1546
+  _globals['_QUARANTINEDWORKLOAD']._serialized_end=1704
+  _globals['_LISTQUARANTINEREQUEST']._serialized_start=1706
+  _globals['_LISTQUARANTINEREQUEST']._serialized_end=1729
+  _globals['_LISTQUARANTINERESPONSE']._serialized_start=1731
+  _globals['_LISTQUARANTINERESPONSE']._serialized_end=1810
+  _globals['_RELEASEQUARANTINEREQUEST']._serialized_start=1812
+  _globals['_RELEASEQUARANTINEREQUEST']._serialized_end=1885
+  _globals['_RELEASEQUARANTINERESPONSE']._serialized_start=1887
+  _globals['_RELEASEQUARANTINERESPONSE']._serialized_end=1932
+  _globals['_FLEETSERVICE']._serialized_start=1935
+  _globals['_FLEETSERVICE']._serialized_end=2854
 # @@protoc_insertion_point(module_scope)

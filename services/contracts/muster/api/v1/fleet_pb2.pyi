@@ -227,6 +227,58 @@ class AdoptClusterResponse(_message.Message):
 Global___AdoptClusterResponse: _TypeAlias = AdoptClusterResponse  # noqa: Y015
 
 @_typing.final
+class LeaveClusterRequest(_message.Message):
+    """Which cluster leaves."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    FORCE_FIELD_NUMBER: _builtins.int
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    cluster: _builtins.str
+    """The cluster."""
+    force: _builtins.bool
+    """Also while it holds replicas: they are declared GONE, and their workloads start elsewhere."""
+    idempotency_key: _builtins.str
+    """Makes a repeated call harmless."""
+    def __init__(
+        self,
+        *,
+        cluster: _builtins.str = ...,
+        force: _builtins.bool = ...,
+        idempotency_key: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "force", b"force", "idempotency_key", b"idempotency_key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LeaveClusterRequest: _TypeAlias = LeaveClusterRequest  # noqa: Y015
+
+@_typing.final
+class LeaveClusterResponse(_message.Message):
+    """What came of it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DECLARED_GONE_FIELD_NUMBER: _builtins.int
+    declared_gone: _builtins.int
+    """How many replicas were declared GONE."""
+    def __init__(
+        self,
+        *,
+        declared_gone: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["declared_gone", b"declared_gone"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LeaveClusterResponse: _TypeAlias = LeaveClusterResponse  # noqa: Y015
+
+@_typing.final
 class ListNodesRequest(_message.Message):
     """Which nodes."""
 

@@ -50,6 +50,11 @@ class FleetServiceStub:
                 request_serializer=muster_dot_api_dot_v1_dot_fleet__pb2.AdoptClusterRequest.SerializeToString,
                 response_deserializer=muster_dot_api_dot_v1_dot_fleet__pb2.AdoptClusterResponse.FromString,
                 _registered_method=True)
+        self.LeaveCluster = channel.unary_unary(
+                '/muster.api.v1.FleetService/LeaveCluster',
+                request_serializer=muster_dot_api_dot_v1_dot_fleet__pb2.LeaveClusterRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_fleet__pb2.LeaveClusterResponse.FromString,
+                _registered_method=True)
         self.ListNodes = channel.unary_unary(
                 '/muster.api.v1.FleetService/ListNodes',
                 request_serializer=muster_dot_api_dot_v1_dot_fleet__pb2.ListNodesRequest.SerializeToString,
@@ -103,6 +108,14 @@ class FleetServiceServicer:
     def AdoptCluster(self, request, context):
         """Binds a cluster to another agent instance, after declaring what the old one held GONE. NOT_FOUND for a cluster or
         an instance that was not heard of; FAILED_PRECONDITION while the agent that speaks for the cluster is alive.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def LeaveCluster(self, request, context):
+        """Removes a cluster from the fleet: its nodes are removed, and reports of its agent are ignored until the cluster is
+        registered again. FAILED_PRECONDITION if it holds replicas and `force` is false.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -167,6 +180,11 @@ def add_FleetServiceServicer_to_server(servicer, server):
                     servicer.AdoptCluster,
                     request_deserializer=muster_dot_api_dot_v1_dot_fleet__pb2.AdoptClusterRequest.FromString,
                     response_serializer=muster_dot_api_dot_v1_dot_fleet__pb2.AdoptClusterResponse.SerializeToString,
+            ),
+            'LeaveCluster': grpc.unary_unary_rpc_method_handler(
+                    servicer.LeaveCluster,
+                    request_deserializer=muster_dot_api_dot_v1_dot_fleet__pb2.LeaveClusterRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_fleet__pb2.LeaveClusterResponse.SerializeToString,
             ),
             'ListNodes': grpc.unary_unary_rpc_method_handler(
                     servicer.ListNodes,
@@ -281,6 +299,33 @@ class FleetService:
             '/muster.api.v1.FleetService/AdoptCluster',
             muster_dot_api_dot_v1_dot_fleet__pb2.AdoptClusterRequest.SerializeToString,
             muster_dot_api_dot_v1_dot_fleet__pb2.AdoptClusterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LeaveCluster(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.FleetService/LeaveCluster',
+            muster_dot_api_dot_v1_dot_fleet__pb2.LeaveClusterRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_fleet__pb2.LeaveClusterResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -24,6 +24,10 @@ class FleetServiceStub:
     """Binds a cluster to another agent instance, after declaring what the old one held GONE. NOT_FOUND for a cluster or
     an instance that was not heard of; FAILED_PRECONDITION while the agent that speaks for the cluster is alive.
     """
+    LeaveCluster: _aio.UnaryUnaryMultiCallable[_fleet_pb2.LeaveClusterRequest, _fleet_pb2.LeaveClusterResponse]
+    """Removes a cluster from the fleet: its nodes are removed, and reports of its agent are ignored until the cluster is
+    registered again. FAILED_PRECONDITION if it holds replicas and `force` is false.
+    """
     ListNodes: _aio.UnaryUnaryMultiCallable[_fleet_pb2.ListNodesRequest, _fleet_pb2.ListNodesResponse]
     """The nodes with their devices and who holds them."""
     ListAccounts: _aio.UnaryUnaryMultiCallable[_fleet_pb2.ListAccountsRequest, _fleet_pb2.ListAccountsResponse]
@@ -64,6 +68,16 @@ class FleetServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_fleet_pb2.AdoptClusterResponse]:
         """Binds a cluster to another agent instance, after declaring what the old one held GONE. NOT_FOUND for a cluster or
         an instance that was not heard of; FAILED_PRECONDITION while the agent that speaks for the cluster is alive.
+        """
+
+    @_abc_1.abstractmethod
+    def LeaveCluster(
+        self,
+        request: _fleet_pb2.LeaveClusterRequest,
+        context: _aio.ServicerContext[_fleet_pb2.LeaveClusterRequest, _abc.Awaitable[_fleet_pb2.LeaveClusterResponse]],
+    ) -> _abc.Awaitable[_fleet_pb2.LeaveClusterResponse]:
+        """Removes a cluster from the fleet: its nodes are removed, and reports of its agent are ignored until the cluster is
+        registered again. FAILED_PRECONDITION if it holds replicas and `force` is false.
         """
 
     @_abc_1.abstractmethod

@@ -199,6 +199,42 @@ FAILURE_CLASS_EXIT: FailureClass.ValueType  # 6
 """Any other exit of the command."""
 Global___FailureClass: _TypeAlias = FailureClass  # noqa: Y015
 
+class _Substate:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _SubstateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Substate.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    SUBSTATE_UNSPECIFIED: _Substate.ValueType  # 0
+    """Not said, or not known."""
+    SUBSTATE_BINDING: _Substate.ValueType  # 1
+    """The cluster's scheduler binds it to its node."""
+    SUBSTATE_PULLING: _Substate.ValueType  # 2
+    """Its image is pulled."""
+    SUBSTATE_MOUNTING: _Substate.ValueType  # 3
+    """Its volumes are mounted and its network is made."""
+    SUBSTATE_INIT: _Substate.ValueType  # 4
+    """What has to run before its command runs."""
+    SUBSTATE_STARTING: _Substate.ValueType  # 5
+    """Its command runs and is not ready."""
+
+class Substate(_Substate, metaclass=_SubstateEnumTypeWrapper):
+    """What a replica that is not ready yet is doing."""
+
+SUBSTATE_UNSPECIFIED: Substate.ValueType  # 0
+"""Not said, or not known."""
+SUBSTATE_BINDING: Substate.ValueType  # 1
+"""The cluster's scheduler binds it to its node."""
+SUBSTATE_PULLING: Substate.ValueType  # 2
+"""Its image is pulled."""
+SUBSTATE_MOUNTING: Substate.ValueType  # 3
+"""Its volumes are mounted and its network is made."""
+SUBSTATE_INIT: Substate.ValueType  # 4
+"""What has to run before its command runs."""
+SUBSTATE_STARTING: Substate.ValueType  # 5
+"""Its command runs and is not ready."""
+Global___Substate: _TypeAlias = Substate  # noqa: Y015
+
 class _ClusterState:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -230,6 +266,34 @@ CLUSTER_STATE_STALE: ClusterState.ValueType  # 3
 CLUSTER_STATE_UNKNOWN: ClusterState.ValueType  # 4
 """Its agent is silent; its devices stay taken."""
 Global___ClusterState: _TypeAlias = ClusterState  # noqa: Y015
+
+class _FindingLevel:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _FindingLevelEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FindingLevel.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    FINDING_LEVEL_UNSPECIFIED: _FindingLevel.ValueType  # 0
+    """Not said."""
+    FINDING_LEVEL_OK: _FindingLevel.ValueType  # 1
+    """It is in order."""
+    FINDING_LEVEL_WARNING: _FindingLevel.ValueType  # 2
+    """Workloads run, but perhaps not as intended."""
+    FINDING_LEVEL_ERROR: _FindingLevel.ValueType  # 3
+    """Something that Muster needs is missing."""
+
+class FindingLevel(_FindingLevel, metaclass=_FindingLevelEnumTypeWrapper):
+    """How much a finding of a check matters."""
+
+FINDING_LEVEL_UNSPECIFIED: FindingLevel.ValueType  # 0
+"""Not said."""
+FINDING_LEVEL_OK: FindingLevel.ValueType  # 1
+"""It is in order."""
+FINDING_LEVEL_WARNING: FindingLevel.ValueType  # 2
+"""Workloads run, but perhaps not as intended."""
+FINDING_LEVEL_ERROR: FindingLevel.ValueType  # 3
+"""Something that Muster needs is missing."""
+Global___FindingLevel: _TypeAlias = FindingLevel  # noqa: Y015
 
 @_typing.final
 class ClusterProfile(_message.Message):
@@ -1000,6 +1064,7 @@ class ReplicaStatus(_message.Message):
     GONE_EVIDENCE_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     LOG_TAIL_FIELD_NUMBER: _builtins.int
+    SUBSTATE_SINCE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The unique name of the replica's objects."""
     role: _builtins.str
@@ -1014,8 +1079,8 @@ class ReplicaStatus(_message.Message):
     """The node's uid."""
     state: Global___ReplicaState.ValueType
     """Its state."""
-    substate: _builtins.str
-    """binding, pulling, mounting, init or starting, while it starts."""
+    substate: Global___Substate.ValueType
+    """What it is doing while it starts."""
     exit_code: _builtins.int
     """The exit code of the command; 128 + n for a signal n."""
     failure: Global___FailureClass.ValueType
@@ -1046,6 +1111,10 @@ class ReplicaStatus(_message.Message):
     def devices(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeviceShare]:
         """The devices really given, where they differ from the assignment."""
 
+    @_builtins.property
+    def substate_since(self) -> _timestamp_pb2.Timestamp:
+        """Since when it is doing that."""
+
     def __init__(
         self,
         *,
@@ -1056,7 +1125,7 @@ class ReplicaStatus(_message.Message):
         node: _builtins.str = ...,
         node_uid: _builtins.str = ...,
         state: Global___ReplicaState.ValueType = ...,
-        substate: _builtins.str = ...,
+        substate: Global___Substate.ValueType = ...,
         exit_code: _builtins.int | None = ...,
         failure: Global___FailureClass.ValueType = ...,
         containers: _abc.Iterable[Global___ContainerStatus] | None = ...,
@@ -1067,10 +1136,11 @@ class ReplicaStatus(_message.Message):
         gone_evidence: _builtins.str = ...,
         message: _builtins.str = ...,
         log_tail: _builtins.str = ...,
+        substate_since: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "exit_code", b"exit_code", "finished_at", b"finished_at", "started_at", b"started_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "exit_code", b"exit_code", "finished_at", b"finished_at", "started_at", b"started_at", "substate_since", b"substate_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "containers", b"containers", "devices", b"devices", "endpoints", b"endpoints", "exit_code", b"exit_code", "failure", b"failure", "finished_at", b"finished_at", "gone_evidence", b"gone_evidence", "index", b"index", "k", b"k", "log_tail", b"log_tail", "message", b"message", "name", b"name", "node", b"node", "node_uid", b"node_uid", "role", b"role", "started_at", b"started_at", "state", b"state", "substate", b"substate"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "containers", b"containers", "devices", b"devices", "endpoints", b"endpoints", "exit_code", b"exit_code", "failure", b"failure", "finished_at", b"finished_at", "gone_evidence", b"gone_evidence", "index", b"index", "k", b"k", "log_tail", b"log_tail", "message", b"message", "name", b"name", "node", b"node", "node_uid", b"node_uid", "role", b"role", "started_at", b"started_at", "state", b"state", "substate", b"substate", "substate_since", b"substate_since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
@@ -1149,6 +1219,84 @@ class Cluster(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Cluster: _TypeAlias = Cluster  # noqa: Y015
+
+@_typing.final
+class Finding(_message.Message):
+    """What a check of a cluster found about one thing."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEVEL_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    level: Global___FindingLevel.ValueType
+    """How much it matters."""
+    subject: _builtins.str
+    """What was looked at, such as rights."""
+    text: _builtins.str
+    """What was found and, where it is not in order, what to do."""
+    def __init__(
+        self,
+        *,
+        level: Global___FindingLevel.ValueType = ...,
+        subject: _builtins.str = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["level", b"level", "subject", b"subject", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Finding: _TypeAlias = Finding  # noqa: Y015
+
+@_typing.final
+class Retirement(_message.Message):
+    """An agent that retires from its cluster, and what it leaves to an administrator."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OBSTACLES_FIELD_NUMBER: _builtins.int
+    NAMESPACES_FIELD_NUMBER: _builtins.int
+    MANAGED_FIELD_NUMBER: _builtins.int
+    OWN_NAMESPACE_FIELD_NUMBER: _builtins.int
+    IN_CLUSTER_FIELD_NUMBER: _builtins.int
+    FAILURES_FIELD_NUMBER: _builtins.int
+    managed: _builtins.bool
+    """Whether the agent has made these namespaces."""
+    own_namespace: _builtins.str
+    """The agent's own namespace; empty: it has none."""
+    in_cluster: _builtins.bool
+    """Whether it runs as a pod of its cluster."""
+    @_builtins.property
+    def obstacles(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Why nothing was deleted, a sentence each."""
+
+    @_builtins.property
+    def namespaces(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The namespaces of projects that it works in."""
+
+    @_builtins.property
+    def failures(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What could not be deleted, and why, an object each."""
+
+    def __init__(
+        self,
+        *,
+        obstacles: _abc.Iterable[_builtins.str] | None = ...,
+        namespaces: _abc.Iterable[_builtins.str] | None = ...,
+        managed: _builtins.bool = ...,
+        own_namespace: _builtins.str = ...,
+        in_cluster: _builtins.bool = ...,
+        failures: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failures", b"failures", "in_cluster", b"in_cluster", "managed", b"managed", "namespaces", b"namespaces", "obstacles", b"obstacles", "own_namespace", b"own_namespace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Retirement: _TypeAlias = Retirement  # noqa: Y015
 
 @_typing.final
 class DeviceUse(_message.Message):

@@ -1961,6 +1961,8 @@ class Replica(_message.Message):
     EXIT_CODE_FIELD_NUMBER: _builtins.int
     DEVICES_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
+    SUBSTATE_FIELD_NUMBER: _builtins.int
+    SUBSTATE_SINCE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The unique name of the replica's objects."""
     role: _builtins.str
@@ -1975,9 +1977,15 @@ class Replica(_message.Message):
     """The exit code of the command; 128 + n for a signal n."""
     message: _builtins.str
     """What the agent said last."""
+    substate: _builtins.str
+    """What it is doing while it starts: BINDING, PULLING, MOUNTING, INIT or STARTING; empty where that is not known."""
     @_builtins.property
     def devices(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The devices that it holds."""
+
+    @_builtins.property
+    def substate_since(self) -> _timestamp_pb2.Timestamp:
+        """Since when it is doing that."""
 
     def __init__(
         self,
@@ -1990,10 +1998,12 @@ class Replica(_message.Message):
         exit_code: _builtins.int | None = ...,
         devices: _abc.Iterable[_builtins.str] | None = ...,
         message: _builtins.str = ...,
+        substate: _builtins.str = ...,
+        substate_since: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "exit_code", b"exit_code"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "exit_code", b"exit_code", "substate_since", b"substate_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "devices", b"devices", "exit_code", b"exit_code", "index", b"index", "message", b"message", "name", b"name", "node", b"node", "role", b"role", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "devices", b"devices", "exit_code", b"exit_code", "index", b"index", "message", b"message", "name", b"name", "node", b"node", "role", b"role", "state", b"state", "substate", b"substate", "substate_since", b"substate_since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015

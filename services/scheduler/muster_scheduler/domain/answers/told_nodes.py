@@ -24,6 +24,7 @@ from muster_scheduler.domain.answers.wording import (
     not_tolerated,
     too_little,
     unhealthy,
+    without_data,
     wrong_type,
 )
 from muster_scheduler.domain.asked.requests import Kind, Shape
@@ -154,6 +155,8 @@ def _misplaced(world: World, request: Request, node: Node, constraint: Constrain
             return _refusal(world, request, node)
         case Constraint.WRONG_POOL if not any(map(world.inventory.clusters_with, request.pools)):
             return elsewhere("node pool", node.pool, request.pools)
+        case Constraint.DATA_MISSING if request.data is not None:
+            return without_data(request.data.cluster)
         case Constraint.WRONG_CLUSTER if not any(map(world.clusters.get, request.clusters)):
             return elsewhere("cluster", node.cluster, request.clusters)
     return None
@@ -173,7 +176,8 @@ def constraint_of(world: World, workload: Workload, request: Request, shape: Sha
     """The first constraint that a node fails for one replica, or FITS."""
     cluster = world.clusters.get(node.cluster)
     if request.clusters and node.cluster not in request.clusters:
-        return Constraint.WRONG_CLUSTER
+        otherwise = request.data.spec_clusters if request.data is not None else (*request.clusters,)
+        return Constraint.WRONG_CLUSTER if otherwise and node.cluster not in otherwise else Constraint.DATA_MISSING
     if node.pool not in request.pools:
         return Constraint.WRONG_POOL
     if _refusal(world, request, node) is not None:

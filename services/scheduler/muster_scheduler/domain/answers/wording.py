@@ -23,6 +23,10 @@ def _has(what: str) -> tuple[str, str]:
 
 # What is said of one node and of several.
 PHRASES: Final[dict[Constraint, tuple[str, str]]] = {
+    Constraint.DATA_MISSING: (
+        "is in a cluster without the data of the workload",
+        "are in clusters without the data of the workload",
+    ),
     Constraint.WRONG_CLUSTER: ("is in a cluster that it may not use", "are in clusters that it may not use"),
     Constraint.WRONG_POOL: ("is in another node pool", "are in other node pools"),
     Constraint.WRONG_NODE_TYPE: ("is of another type", "are of another type"),
@@ -119,6 +123,12 @@ def elsewhere(kind: str, name: str, asked: Sequence[str]) -> tuple[str, str]:
     """What is said of one node and of several in a place that is not asked for, where nothing is in those that are."""
     where = f"in {kind} {name}, not in {' or '.join(asked)}"
     return f"is {where}", f"are {where}"
+
+
+def without_data(place: str) -> tuple[str, str]:
+    """The words about one node, and about several, in a cluster without the data of the workload."""
+    where = f"cluster {place}, where the data of the workload is"
+    return f"is not in {where}", f"are not in {where}"
 
 
 def too_little(names: Sequence[str], *, free: bool) -> tuple[str, str]:

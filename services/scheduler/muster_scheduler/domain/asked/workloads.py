@@ -76,6 +76,13 @@ class Stretch(NamedTuple):
     most: int
 
 
+class DataLocation(NamedTuple):
+    """The cluster with the data of a workload, and the clusters that its spec admits (empty: all)."""
+
+    cluster: str
+    spec_clusters: tuple[str, ...]
+
+
 class Request(NamedTuple):
     """What policy admitted: all that the scheduler reads of a spec, and the spec itself as opaque bytes."""
 
@@ -99,6 +106,8 @@ class Request(NamedTuple):
     stretch: Stretch | None = None  # then `roles` is what the gang needs
     replica: str = ""  # a digest of what of the spec makes a replica; empty: not known, then nothing is like it
     revision: int = 0  # the earlier generation whose replicas this one keeps; 0: it has its own
+    keeps_data: bool = False  # it has volumes whose data outlives a run
+    data: DataLocation | None = None  # where that data is, once a run has mounted it; `clusters` has that cluster alone
 
     @property
     def run(self) -> int:
@@ -133,6 +142,8 @@ class News(NamedTuple):
     endpoints: tuple[str, ...] = ()
     started: int = 0
     finished: int = 0
+    substate: str = ""  # what it is doing while it starts, as the agent names it
+    substate_since: int = 0
 
 
 NO_NEWS: Final = News()

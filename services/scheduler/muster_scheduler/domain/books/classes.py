@@ -17,13 +17,16 @@ import msgspec
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.requests import Amounts, Grant, Kind, Role, Shape, total_charge
 from muster_scheduler.domain.asked.terms import Terms
-from muster_scheduler.domain.asked.workloads import Request, Stretch, Trials, Workload, WorkloadKind
+from muster_scheduler.domain.asked.workloads import DataLocation, Request, Stretch, Trials, Workload, WorkloadKind
 from muster_scheduler.domain.deciding.shapes import own_row
 from muster_scheduler.domain.tuples import new
 
 _SPARE: Final = 64  # kins without a class that are kept, beside as many as there are classes
 _NOWHERE: Final[frozenset[tuple[str, str]]] = frozenset()
-_ASKED: Final = ("priority", "preemptible", "pools", "clusters", "fields", "kind", "trials", "stretch", "terms")
+_ASKED: Final = (
+    *("priority", "preemptible", "pools", "clusters", "fields", "kind", "trials", "stretch", "terms"),
+    *("keeps_data", "data"),
+)
 _asked_of: Final = itemgetter(*map(Request._fields.index, _ASKED))
 _form_of: Final = itemgetter(*map(Shape._fields.index, ("kind", "profile", "extra")))
 
@@ -54,9 +57,11 @@ class Kin:
     clusters: tuple[str, ...]
     fields: frozenset[str]
     kind: WorkloadKind
-    trials: Trials | None  # these and elastic gangs begin otherwise than what asks for the same at first
+    trials: Trials | None  # these and elastic gangs begin spec_clusters than what asks for the same at first
     stretch: Stretch | None
     terms: Terms
+    keeps_data: bool
+    data: DataLocation | None  # the reason differs by it: `clusters` has the one with the data already
 
 
 class ClassKey(msgspec.Struct, frozen=True, gc=False, cache_hash=True):

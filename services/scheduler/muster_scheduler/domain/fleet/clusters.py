@@ -73,6 +73,7 @@ class Cluster:
     dead_man: int = 0  # seconds, as the agent reported it last; 0: not every replica ends by itself
     incoming: IncomingInventory | None = None  # a full inventory of which parts are missing
     held: HeldParts | None = None  # a list of held assignments of which parts are missing
+    left: bool = False  # an operator has taken it out of the fleet
     behind_since: int = 0  # since when what is reported of its nodes cannot be applied; 0: nothing is lost
     # Other instances that reported, and when; not in the books, since those that live report again in seconds.
     strangers: dict[str, int] = field(default_factory=dict)

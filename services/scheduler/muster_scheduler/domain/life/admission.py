@@ -23,6 +23,7 @@ from muster_scheduler.domain.events import (
     ScaleAdvised,
 )
 from muster_scheduler.domain.life import service
+from muster_scheduler.domain.life.data_location import keep_binding
 from muster_scheduler.domain.life.lost import silent_since, tell_waiting_to_end
 from muster_scheduler.domain.life.refusals import forget_refusals
 
@@ -71,15 +72,16 @@ def _new_generation(world: World, workload: Workload, event: Admitted) -> None:
         return
     world.waiting.remove(workload.id)
     forget_refusals(world, workload)
-    if workload.phase in ACTIVE and workload.request is not None and event.request.keeps_replicas_of(workload.request):
-        service.resize(world, workload, event.request)
+    request = keep_binding(workload.request, event.request)
+    if workload.phase in ACTIVE and workload.request is not None and request.keeps_replicas_of(workload.request):
+        service.resize(world, workload, request)
         return
     if workload.phase in ACTIVE:
-        service.roll_over(world, workload, event.request)
+        service.roll_over(world, workload, request)
         return
     drop_claim(world, workload)
     world.relent(workload)
-    world.set(workload, request=event.request, first_placed=0)
+    world.set(workload, request=request, first_placed=0)
     if workload.phase in WAITING:
         enqueue(world, workload)
 

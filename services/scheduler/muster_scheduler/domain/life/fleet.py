@@ -38,11 +38,14 @@ E = LifecycleEvent
 
 
 def on_registered(world: World, event: ClusterRegistered) -> None:
-    """A cluster may report from now on; registering again changes its setting only."""
+    """A cluster may report from now on; registering again changes its setting, and brings one back that has left."""
     known = world.clusters.get(event.cluster)
     if known is None:
         known = Cluster(event.cluster, fresh=world.now)
         world.journal.put(world.clusters, event.cluster, known)
+    if known.left:
+        world.journal.set(known, "left", value=False)
+        world.journal.set(known, "fresh", world.now)
     world.journal.set(known, "lost_timeout", event.lost_timeout)
     world.touched.clusters[event.cluster] = None
 
@@ -50,7 +53,7 @@ def on_registered(world: World, event: ClusterRegistered) -> None:
 def accept(world: World, cluster_id: str, order: Order) -> Cluster | None:
     """The cluster of a report, if it speaks for it: registered, and bound to this instance (the first one binds)."""
     cluster = world.clusters.get(cluster_id)
-    if cluster is None or not order.instance:
+    if cluster is None or cluster.left or not order.instance:
         return None
     if not cluster.instance:
         world.journal.set(cluster, "instance", order.instance)

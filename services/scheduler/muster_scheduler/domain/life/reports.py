@@ -18,7 +18,7 @@ from muster_scheduler.domain.asked.workloads import Ending, News, Replica, Repli
 from muster_scheduler.domain.books.course import advance, gone
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.events import Order, ReplicaReported, Status
-from muster_scheduler.domain.life import elastic, service, stale, trials
+from muster_scheduler.domain.life import data_location, elastic, service, stale, trials
 from muster_scheduler.domain.life.failures import faults_in_a_row, how_it_ended, restarting
 from muster_scheduler.domain.life.lost import tell_lost, tell_waiting_to_end
 from muster_scheduler.domain.tuples import new
@@ -67,10 +67,14 @@ def take_status(world: World, workload: Workload, generation: int, attempt: int,
 
 def _write_down(world: World, workload: Workload, replica: Replica, status: Status, seen: tuple[int, int]) -> None:
     before, after, news = replica.state, _state_after(replica, status), replica.news
-    if after is not before and (after in _WORTH_TELLING or status.gone):
+    if (after is not before and (after in _WORTH_TELLING or status.gone)) or (
+        status.substate and status.substate != news.substate
+    ):
         world.stirred[workload.id] = None
     world.journal.keep(replica, state=before, seen=replica.seen, news=news)
     replica.state, replica.seen, replica.news = after, seen, _news_after(news, status)
+    if after is not before:
+        data_location.bind_to_data(world, workload, after)
     world.touched.replicas[replica.holder] = None
     if status.devices:
         _move_charge(world, replica, status.devices)
@@ -78,7 +82,7 @@ def _write_down(world: World, workload: Workload, replica: Replica, status: Stat
 
 def _news_after(news: News, status: Status) -> News:
     """What is known once this was said too: what is empty says nothing new."""
-    _, _, _, _, _, _, exit_code, failure, name, message, endpoints, _, started, finished = status
+    *_, exit_code, failure, name, message, endpoints, _, started, finished, substate, since = status
     said = (
         news.failure if failure is FailureClass.NONE else failure,
         news.exit_code if exit_code is None else exit_code,
@@ -88,6 +92,8 @@ def _news_after(news: News, status: Status) -> News:
         endpoints or news.endpoints,
         started or news.started,
         finished or news.finished,
+        substate,  # empty once the replica is ready
+        since,
     )
     return news if said == news else new(News, said)
 

@@ -16,7 +16,7 @@ from muster_kernel.reasons import ChangeReason, FailureClass
 from muster_scheduler.domain.asked.limits import BACKOFF_FIRST, HEALTHY_AFTER, SETTLED_AFTER, backoff
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.requests import Role
-from muster_scheduler.domain.asked.workloads import Replica, ReplicaState, Request, Workload
+from muster_scheduler.domain.asked.workloads import Ending, Replica, ReplicaState, Request, Workload
 from muster_scheduler.domain.books.claims import claim_holder
 from muster_scheduler.domain.books.course import advance
 from muster_scheduler.domain.books.world import World, owner_of
@@ -74,6 +74,14 @@ def grow(world: World, workload: Workload, budget: Budget) -> None:
         retire_one(world, workload)
     if placed == len(missing) and not workload.rolling:
         world.journal.drop(world.hungry, workload.id)
+    elif not workload.remaining and not budget.spent and not any(_rests(world, workload, *each) for each in missing):
+        wait_again(world, workload, "none of its replicas runs, and there is no room for one where it was")
+
+
+def wait_again(world: World, workload: Workload, text: str) -> None:
+    """Nothing of it runs and nothing has room where it was: it waits in the queue again, for any cluster."""
+    world.set(workload, ending=Ending.MOVED)
+    advance(world, workload, E.GANG_RESTART, ChangeReason.RESTART, text)
 
 
 def _lack_room(world: World, workload: Workload, missing: Iterable[tuple[Role, int]], budget: Budget) -> bool:

@@ -14,7 +14,7 @@ from muster_kernel.lifecycle import ACTIVE, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason, FailureClass
 from muster_scheduler.domain.asked.courses import Planned
 from muster_scheduler.domain.asked.limits import FAULT_LIMIT
-from muster_scheduler.domain.asked.workloads import Ending, Replica, ReplicaState, Trials, Workload
+from muster_scheduler.domain.asked.workloads import Replica, ReplicaState, Trials, Workload
 from muster_scheduler.domain.books.claims import claim_holder
 from muster_scheduler.domain.books.course import advance
 from muster_scheduler.domain.books.world import World
@@ -28,7 +28,7 @@ from muster_scheduler.domain.life.failures import (
     tell_ready,
 )
 from muster_scheduler.domain.life.lost import lost_text, tell_lost
-from muster_scheduler.domain.life.service import add_replica, replica_ended
+from muster_scheduler.domain.life.service import add_replica, replica_ended, wait_again
 from muster_scheduler.domain.placement.cluster_choice import ready
 from muster_scheduler.domain.placement.place import Budget
 
@@ -106,13 +106,7 @@ def grow_trials(world: World, workload: Workload, trials: Trials, budget: Budget
     if placed == len(missing):
         world.journal.drop(world.hungry, workload.id)
     elif not resting and not workload.remaining and not budget.spent:
-        _wait_again(world, workload)
-
-
-def _wait_again(world: World, workload: Workload) -> None:
-    """Nothing of it runs and nothing has room: it stands in the queue again, in its turn."""
-    world.set(workload, ending=Ending.MOVED)
-    advance(world, workload, E.GANG_RESTART, ChangeReason.RESTART, "its next trial waits for room")
+        wait_again(world, workload, "its next trial waits for room")
 
 
 def trial_ended(world: World, workload: Workload, replica: Replica) -> None:

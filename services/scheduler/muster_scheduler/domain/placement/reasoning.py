@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -31,12 +32,22 @@ from muster_scheduler.domain.placement.place import amount_before, mig_of
 from muster_scheduler.domain.placement.slicing import Roles, charge_there, fit_there, ways
 from muster_scheduler.domain.placement.trial import try_out
 
+_OF_CLUSTERS: Final = frozenset({WaitingReason.NO_POOL, WaitingReason.NO_CLUSTER, WaitingReason.NOT_SUPPORTED})
+"""Reasons that lie with the clusters that are left, where others might do but for a workload's data."""
+
 
 def why_not(world: World, workload: Workload) -> Reason:
     """The dominant reason for which an admitted workload with quota has no place now."""
     request = workload.request
     if request is None:
         return Reason(WaitingReason.NOT_EVALUATED)
+    reason = _why_not(world, workload, request)
+    if request.data is not None and reason.code in _OF_CLUSTERS:
+        return Reason(WaitingReason.DATA_ELSEWHERE)
+    return reason
+
+
+def _why_not(world: World, workload: Workload, request: Request) -> Reason:
     with_nodes = [c for pool in request.pools for c in world.inventory.clusters_with(pool)]
     if not with_nodes:
         return Reason(WaitingReason.NO_POOL)
