@@ -5,7 +5,6 @@ Real Kafka and PostgreSQL, every service a process, replicas as real processes.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -13,13 +12,12 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from muster_stack.keeper.control import Stack
+from tests.support.shells import Shell
 from tests.support.stacks import RunningStack, running_stack
 
 NORTH = """
@@ -28,18 +26,6 @@ nodes:
   - name: north-0
     devices: {count: 4, model: A100-40GB, memory: 40Gi}
 """
-DOCUMENT = """apiVersion: run.ai/v2alpha1
-kind: TrainingWorkload
-metadata:
-  name: {name}
-spec:
-  image:
-    value: python:3.11
-  command:
-    value: {command}
-  {gpu}
-"""
-_COMMAND = str(Path(sys.executable).parent / "muster")
 SERVICE = """apiVersion: run.ai/v2alpha1
 kind: InferenceWorkload
 metadata:
@@ -62,45 +48,6 @@ spec:
   gpu:
     value: 0.25
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Shell:
-    """A terminal: the muster command, and files for it."""
-
-    stack: RunningStack
-    folder: Path
-
-    def __call__(self, *arguments: str, code: int = 0, seconds: float = 120.0) -> str:
-        """What the command prints; it has to end with `code`."""
-        ran = self.run(*arguments, seconds=seconds)
-        assert ran.returncode == code, f"muster {' '.join(arguments)}\n{ran.stdout}\n{ran.stderr}"
-        return ran.stdout if code == 0 else ran.stderr
-
-    def run(self, *arguments: str, seconds: float = 120.0) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [_COMMAND, *arguments], check=False, capture_output=True, text=True, env=self._env(), timeout=seconds
-        )
-
-    def begin(self, *arguments: str) -> subprocess.Popen[str]:
-        """The command, while it runs."""
-        pipe = subprocess.PIPE
-        return subprocess.Popen([_COMMAND, *arguments], stdout=pipe, stderr=pipe, text=True, env=self._env())
-
-    def _env(self) -> dict[str, str]:
-        env = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
-        return env | {"MUSTER_HOME": str(self.stack.layout.root), "COLUMNS": "80"}
-
-    def json(self, *arguments: str) -> Any:
-        return json.loads(self(*arguments, "--json"))
-
-    def document(self, name: str, command: str, gpu: str = "gpu: {value: 0.5}") -> str:
-        return self.file(name, DOCUMENT.format(name=name, command=command, gpu=gpu))
-
-    def file(self, name: str, text: str) -> str:
-        path = self.folder / f"{name}.yaml"
-        path.write_text(text)
-        return str(path)
 
 
 @pytest.fixture(scope="module")

@@ -25,10 +25,12 @@ from muster_cluster_agent.domain.actions import (
     Route,
     Stop,
 )
+from muster_cluster_agent.domain.findings import Finding
 from muster_cluster_agent.domain.fleet import Device, Fleet, Node, NodeState, Profile
 from muster_cluster_agent.domain.holdings import Holding, device_conflict
 from muster_cluster_agent.domain.model import Ended, NodeHealth, NodeView, Observed, RunKey, Share
 from muster_cluster_agent.domain.plan import MpiLauncher, Plain, ReplicaPlan, Torchrun
+from muster_cluster_agent.domain.retirement import Retirement
 from muster_cluster_agent.ports import Backend, Changed
 from muster_kernel.reasons import RefusalCode
 
@@ -50,6 +52,7 @@ class FakeBackend:
     logs: dict[str, list[bytes]] = field(default_factory=dict)
     closed: dict[str, RunKey] = field(default_factory=dict)
     deadline: float | None = None
+    findings: list[Finding] = field(default_factory=list)
     _changed: set[str] = field(default_factory=set)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -108,6 +111,12 @@ class FakeBackend:
 
     async def log_tail(self, name: str, limit: int) -> bytes:
         return b"".join(self.logs.get(name, []))[-limit:]
+
+    async def check(self) -> Sequence[Finding]:
+        return self.findings
+
+    async def retire(self, *, force: bool, dry_run: bool) -> Retirement:
+        return Retirement()
 
     async def dead_man(self) -> float | None:
         return self.deadline
@@ -279,6 +288,12 @@ class Forgetful:
 
     async def log_tail(self, name: str, limit: int) -> bytes:
         return await self.inner.log_tail(name, limit)
+
+    async def check(self) -> Sequence[Finding]:
+        return await self.inner.check()
+
+    async def retire(self, *, force: bool, dry_run: bool) -> Retirement:
+        return await self.inner.retire(force=force, dry_run=dry_run)
 
     async def dead_man(self) -> float | None:
         return await self.inner.dead_man()

@@ -24,6 +24,7 @@ from muster.api.v1 import (
     access_pb2,
     access_pb2_grpc,
     agent_gateway_pb2_grpc,
+    cluster_agents_pb2_grpc,
     dead_letters_pb2_grpc,
     explain_pb2_grpc,
     fleet_pb2_grpc,
@@ -85,6 +86,7 @@ class Door:
         self.access = access_pb2_grpc.AccessServiceStub(self.channel)
         self.tokens = access_pb2_grpc.TokenServiceStub(self.channel)
         self.gateway = agent_gateway_pb2_grpc.AgentGatewayServiceStub(self.channel)
+        self.cluster_agents = cluster_agents_pb2_grpc.ClusterAgentsServiceStub(self.channel)
 
     async def agent_metadata(self) -> tuple[tuple[str, str], ...]:
         """The metadata of an agent's calls, where people need no token: it has an application of its own."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ssl
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,10 +34,11 @@ def built() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where the API server is; `http` calls it as somebody who may do everything."""
+    """Where the API server is; `http` calls it as an administrator. agent: the token that an agent calls it with."""
 
     url: str
     http: httpx.Client
+    agent: str = TOKEN
 
     def kubectl(self) -> list[str]:
         """The words in front of a kubectl command."""
@@ -47,22 +48,79 @@ class Cluster:
         """One POST."""
         return self.http.post(path, json=body, params=query)
 
+    def apply(self, objects: Iterable[Any]) -> None:
+        """Makes objects, or replaces those that are there, in their order."""
+        for body in objects:
+            collection = self.collection(body)
+            name = body["metadata"]["name"]
+            answer = self.http.patch(
+                f"{collection}/{name}",
+                json=body,
+                params={"fieldManager": "tests", "force": "true"},
+                headers={"Content-Type": "application/apply-patch+yaml"},
+            )
+            assert answer.status_code in {200, 201}, answer.text
+
+    def collection(self, body: Any) -> str:
+        """The path of the collection that an object belongs to, as the API server's discovery has it."""
+        api = body["apiVersion"]
+        root = f"/apis/{api}" if "/" in api else f"/api/{api}"
+        resources = self.http.get(root).json()["resources"]
+        found = next(one for one in resources if one["kind"] == body["kind"] and "/" not in one["name"])
+        inside = f"/namespaces/{body['metadata']['namespace']}" if found["namespaced"] else ""
+        return f"{root}{inside}/{found['name']}"
+
+    def groups(self) -> list[str]:
+        """The paths of all groups of the API in all their versions."""
+        groups = self.http.get("/apis").json()["groups"]
+        return ["/api/v1", *(f"/apis/{version['groupVersion']}" for group in groups for version in group["versions"])]
+
+    def labelled(self, selector: str) -> set[str]:
+        """Every object of any kind with these labels, as `plural/namespace/name`; those that are being deleted too."""
+        found = set()
+        for group in self.groups():
+            for resource in self.http.get(group).json()["resources"]:
+                if "list" not in resource["verbs"] or "/" in resource["name"]:
+                    continue
+                answer = self.http.get(f"{group}/{resource['name']}", params={"labelSelector": selector})
+                for item in answer.json().get("items", []):
+                    metadata = item["metadata"]
+                    found.add(f"{resource['name']}/{metadata.get('namespace', '')}/{metadata['name']}")
+        return found
+
+    def token(self, namespace: str, account: str) -> str:
+        """A token of a ServiceAccount."""
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        answer = self.post(f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token", body)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["status"]["token"])
+
+    def called_by(self, token: str) -> httpx.Client:
+        """A client that calls with a token."""
+        head = {"Authorization": f"Bearer {token}"}
+        return httpx.Client(base_url=self.url, verify=_unchecked(), headers=head, timeout=_PATIENCE)
+
 
 @contextmanager
-def cluster(folder: Path) -> Iterator[Cluster]:
-    """Runs etcd and the API server in a folder until the block ends."""
+def cluster(folder: Path, *, rbac: bool = False) -> Iterator[Cluster]:
+    """Runs etcd and the API server in a folder until the block ends. rbac: accounts have the rights that roles give."""
     with ExitStack() as stack:
         store = f"http://127.0.0.1:{free_port()}"
         stack.enter_context(_running(_etcd(folder, store), folder / "etcd.log"))
         port = free_port()
-        stack.enter_context(_running(_server(folder, store, port), folder / "server.log"))
+        stack.enter_context(_running(_server(folder, store, port, rbac=rbac), folder / "server.log"))
         url = f"https://127.0.0.1:{port}"
-        plain = ssl.create_default_context()
-        plain.check_hostname, plain.verify_mode = False, ssl.CERT_NONE
         head = {"Authorization": f"Bearer {TOKEN}"}
-        http = stack.enter_context(httpx.Client(base_url=url, verify=plain, headers=head, timeout=_PATIENCE))
+        http = stack.enter_context(httpx.Client(base_url=url, verify=_unchecked(), headers=head, timeout=_PATIENCE))
         _wait(http, folder / "server.log")
         yield Cluster(url, http)
+
+
+def _unchecked() -> ssl.SSLContext:
+    """The server's certificate is its own, made a moment ago."""
+    plain = ssl.create_default_context()
+    plain.check_hostname, plain.verify_mode = False, ssl.CERT_NONE
+    return plain
 
 
 def _etcd(folder: Path, store: str) -> list[str]:
@@ -78,7 +136,7 @@ def _etcd(folder: Path, store: str) -> list[str]:
     return [str(PROGRAMS / "etcd"), "--unsafe-no-fsync", *(f"--{name}={value}" for name, value in words.items())]
 
 
-def _server(folder: Path, store: str, port: int) -> list[str]:
+def _server(folder: Path, store: str, port: int, *, rbac: bool) -> list[str]:
     key, tokens = folder / "service.key", folder / "tokens.csv"
     key.write_bytes(_private_key())
     tokens.write_text(f"{TOKEN},tester,1,system:masters\n", encoding="utf-8")
@@ -88,7 +146,7 @@ def _server(folder: Path, store: str, port: int) -> list[str]:
         "secure-port": port,
         "cert-dir": folder / "certificates",
         "token-auth-file": tokens,
-        "authorization-mode": "AlwaysAllow",
+        "authorization-mode": "RBAC" if rbac else "AlwaysAllow",
         "disable-admission-plugins": "ServiceAccount",
         "service-account-issuer": "https://kubernetes.default.svc",
         "service-account-key-file": key,

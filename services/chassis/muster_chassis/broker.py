@@ -14,8 +14,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
+from muster_chassis.key_files import exposed
+
 MECHANISM: Final = "SCRAM-SHA-512"
-_SHARED: Final = 0o077  # the permissions of the group and of everybody else
 _LONGEST: Final = 4096  # bytes; a file that is longer is not a password file
 
 
@@ -97,16 +98,18 @@ def read_password(path: Path) -> str:
     """The first line of a password file. Raises CredentialError, which names the file and the remedy."""
     try:
         with path.open("rb") as file:
-            mode = stat.S_IMODE(path.stat().st_mode)
+            found = path.stat()
             content = file.read(_LONGEST + 1)
     except OSError as error:
         raise CredentialError(
             f"the password file {path} of Kafka cannot be read ({error.strerror or error}): "
             "`muster up` makes it for the embedded stack; for another Kafka write the password into it, with mode 0600"
         ) from error
-    if mode & _SHARED:
+    if exposed(found):
+        mode = stat.S_IMODE(found.st_mode)
         raise CredentialError(
-            f"the password file {path} of Kafka can be read by others (mode {mode:04o}): chmod 600 {path}"
+            f"the password file {path} of Kafka can be read by others (mode {mode:04o}): chmod 600 {path}, or mount "
+            "the Secret with defaultMode 0440"
         )
     password = content.decode(errors="replace").strip()
     if not password or len(content) > _LONGEST or "\n" in password:

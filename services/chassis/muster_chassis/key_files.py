@@ -35,6 +35,9 @@ _log = logs.get(__name__)
 _LOOK_SECONDS: Final = 1.0
 _LARGEST: Final = 256 << 10
 _MOST_KEYS: Final = 200
+_ROOT: Final = 0
+_OTHERS: Final = 0o077  # the permissions of the group and of everybody else
+_GROUP_WRITE_AND_OTHERS: Final = 0o037
 T = TypeVar("T")
 
 
@@ -49,8 +52,18 @@ class KeyFileError(ValueError):
     """A file of keys that cannot be used; the message names it and says what to do, and never what is in it."""
 
 
+def exposed(found: os.stat_result, user: int | None = None) -> bool:
+    """Return whether other users can read or write a file that holds a secret.
+
+    Group read is allowed for a file of root if the process does not run as root: Kubernetes mounts a Secret in this
+    way, with the group of the pod (fsGroup). user: the process's user id; None: that of this process.
+    """
+    mounted = found.st_uid == _ROOT and (os.geteuid() if user is None else user) != _ROOT
+    return bool(stat.S_IMODE(found.st_mode) & (_GROUP_WRITE_AND_OTHERS if mounted else _OTHERS))
+
+
 def check_secret(path: Path) -> Path:
-    """The path of a file that its owner alone can read. Raises KeyFileError."""
+    """Return the path if only the owner, or the group of a mount, can read the file. Raises KeyFileError."""
     try:
         found = path.stat()
     except OSError as error:
@@ -58,11 +71,11 @@ def check_secret(path: Path) -> Path:
         raise KeyFileError(f"{path} cannot be read ({why}): restore it, or name another file") from None
     if not stat.S_ISREG(found.st_mode):
         raise KeyFileError(f"{path} is not a regular file: name the file that holds the secret")
-    mode = stat.S_IMODE(found.st_mode)
-    if mode & 0o077:
+    if exposed(found):
+        mode = stat.S_IMODE(found.st_mode)
         raise KeyFileError(
-            f"{path} holds a secret and has mode {mode:04o}, so others can read or write it: run `chmod 600 {path}`, "
-            "and replace the secret if others may have read it"
+            f"{path} holds a secret and has mode {mode:04o}, so others can read or write it: run `chmod 600 {path}` "
+            "(a mounted Kubernetes Secret: set defaultMode to 0440), and replace the secret if others may have read it"
         )
     if not os.access(path, os.R_OK):
         raise KeyFileError(f"{path} cannot be read (permission denied): its owner has to be the user of this process")

@@ -7,10 +7,13 @@ deadline on every call, the API's own messages as answers.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Final
 
 import grpc
 
 from muster.api.v1 import (
+    cluster_agents_pb2,
+    cluster_agents_pb2_grpc,
     dead_letters_pb2,
     dead_letters_pb2_grpc,
     fleet_pb2_grpc,
@@ -22,6 +25,9 @@ from muster.fleet.v1 import fleet_pb2
 from muster_client.calls import Calls, new_key
 from muster_client.drafts import OUTCOMES, AppliedTemplate, Draft, draft_of
 from muster_client.pages import PAGE, pages
+
+_CHECK_SECONDS: Final = 30.0
+_RETIRE_SECONDS: Final = 130.0  # an agent deletes each object that it has made
 
 
 class Resource:
@@ -103,6 +109,30 @@ class Clusters(Resource):
             return answer.clusters, answer.next_page_token
 
         return pages(page)
+
+    async def check(self, cluster: str) -> Sequence[fleet_pb2.Finding]:
+        """Ask its agent to check the cluster; the findings. Raises Unavailable where no agent is connected."""
+        stub = cluster_agents_pb2_grpc.ClusterAgentsServiceStub(self._channel)
+        request = cluster_agents_pb2.CheckClusterRequest(cluster=cluster)
+        return (await self._calls.unary(stub.CheckCluster, request, attempt=_CHECK_SECONDS)).findings
+
+    async def leave(self, cluster: str, *, force: bool = False, key: str | None = None) -> int:
+        """Takes a cluster out of the fleet; how many replicas were declared gone.
+
+        Raises NotFound, and NotNow while it holds replicas; `force`: also then.
+        """
+        request = fleet_api_pb2.LeaveClusterRequest(cluster=cluster, force=force, idempotency_key=key or new_key())
+        stub = fleet_pb2_grpc.FleetServiceStub(self._channel)
+        return (await self._calls.unary(stub.LeaveCluster, request)).declared_gone
+
+    async def retire(self, cluster: str, *, force: bool = False, dry_run: bool = False) -> fleet_pb2.Retirement:
+        """Ask its agent to delete what it has made there. Raises Unavailable where no agent is connected.
+
+        `force`: also what runs or holds data. `dry_run`: only says what stands in the way.
+        """
+        stub = cluster_agents_pb2_grpc.ClusterAgentsServiceStub(self._channel)
+        request = cluster_agents_pb2.RetireAgentRequest(cluster=cluster, force=force, dry_run=dry_run)
+        return (await self._calls.unary(stub.RetireAgent, request, attempt=_RETIRE_SECONDS)).retirement
 
     async def adopt(
         self, cluster: str, instance: str, *, force: bool = False, key: str | None = None

@@ -42,6 +42,12 @@ def open_channel(server: str, options: Sequence[tuple[str, Any]]) -> grpc.aio.Ch
     return grpc.aio.secure_channel(server.removeprefix(SCHEME), credentials, options=options)
 
 
+def own_authorities() -> str:
+    """Return the PEM certificates of MUSTER_SERVER_CA; empty if it is not set. Raises InvalidInput."""
+    found = _authorities() if os.environ.get(CA_VARIABLE) else None
+    return (found or b"").decode()
+
+
 def _authorities() -> bytes | None:
     """Those in MUSTER_SERVER_CA, else the system's; None means those that come with gRPC."""
     given = os.environ.get(CA_VARIABLE)

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from muster_cluster_agent.domain.actions import Answer, BackendAction, Refuse
+from muster_cluster_agent.domain.findings import Finding
 from muster_cluster_agent.domain.fleet import Difference, Fleet
 from muster_cluster_agent.domain.model import NodeView, Observed, RunKey, Status
+from muster_cluster_agent.domain.retirement import Retirement
 from muster_cluster_agent.domain.usage import Sample
 
 
@@ -78,6 +80,17 @@ class Backend(Protocol):
 
     async def log_tail(self, name: str, limit: int) -> bytes:
         """The last lines of a replica's log, at most `limit` bytes."""
+        ...
+
+    async def check(self) -> Sequence[Finding]:
+        """Return the findings of a check of the cluster. Raises nothing."""
+        ...
+
+    async def retire(self, *, force: bool, dry_run: bool) -> Retirement:
+        """Delete what was made in a cluster that leaves the fleet. Raises nothing.
+
+        force: also what runs or holds data. dry_run: only says what stands in the way.
+        """
         ...
 
     async def dead_man(self) -> float | None:

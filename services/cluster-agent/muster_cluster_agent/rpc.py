@@ -18,6 +18,7 @@ from muster.api.v1 import access_pb2, access_pb2_grpc, agent_gateway_pb2, agent_
 from muster_chassis import logs
 from muster_chassis.backoff import Backoff
 from muster_chassis.rpc.tls import Target
+from muster_cluster_agent.adapters.cluster_answers import encode_findings, encode_retirement
 from muster_cluster_agent.errors import BackendError, SecretsError
 from muster_cluster_agent.log_pull import Answer, LogPull, trouble
 from muster_cluster_agent.ports import Backend, Deleted
@@ -40,6 +41,7 @@ class Gateway:
         self._hello = agent_gateway_pb2.AgentHello(cluster=cluster, instance=instance)
         self._backend = backend
         self._application_file = application_file
+        self._one_at_a_time = asyncio.Lock()
 
     async def run(self) -> None:
         """Stays connected for ever; submission may come and go."""
@@ -123,12 +125,33 @@ class Gateway:
             task = questions.pop(question.stop_log.request_id, None)
             if task is not None:
                 task.cancel()
-        elif question.HasField("pull_log"):
+            return
+        for done in [name for name, task in questions.items() if task.done()]:
+            del questions[done]
+        if question.HasField("pull_log"):
             asked = question.pull_log
-            for done in [name for name, task in questions.items() if task.done()]:
-                del questions[done]
             answer = self._answer(asked, outgoing, busy=len(questions) >= _MOST_QUESTIONS)
             questions[asked.request_id] = asyncio.create_task(answer, name=f"log {asked.request_id}")
+        elif question.HasField("run_check"):
+            number = question.run_check.request_id
+            questions[number] = asyncio.create_task(self._check(number, outgoing), name=f"check {number}")
+
+        elif question.HasField("retire"):
+            retire = question.retire
+            work = self._retire(retire, outgoing)
+            questions[retire.request_id] = asyncio.create_task(work, name=f"retire {retire.request_id}")
+
+    async def _retire(self, asked: agent_gateway_pb2.Retire, outgoing: asyncio.Queue[Answer]) -> None:
+        """Delete what the agent has made, and answer what came of it."""
+        async with self._one_at_a_time:
+            came = await self._backend.retire(force=asked.force, dry_run=asked.dry_run)
+        await outgoing.put(Answer(retired=encode_retirement(asked.request_id, came)))
+
+    async def _check(self, request_id: str, outgoing: asyncio.Queue[Answer]) -> None:
+        """Answer with the findings of a check. One question about the cluster is answered at a time."""
+        async with self._one_at_a_time:
+            found = await self._backend.check()
+        await outgoing.put(Answer(checked=encode_findings(request_id, found)))
 
     async def _answer(self, asked: agent_gateway_pb2.PullLog, outgoing: asyncio.Queue[Answer], *, busy: bool) -> None:
         if busy:

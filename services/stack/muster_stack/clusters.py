@@ -7,7 +7,8 @@ other is declared. What they may contain is documented in docs/ and read by the 
 from __future__ import annotations
 
 from importlib import resources
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import yaml
 
@@ -34,12 +35,17 @@ def declared(layout: Layout) -> list[Cluster]:
     """The clusters declared in the data folder. Raises StackError where a file is no YAML or names no cluster."""
     clusters = []
     for file in sorted(layout.clusters.glob("*.yaml")):
-        try:
-            document = yaml.load(file.read_text(), _Loader)  # noqa: S506 - a SafeLoader
-        except (OSError, ValueError, yaml.YAMLError) as error:
-            raise StackError(f"{file} cannot be read as YAML: {error}") from error
-        name = document.get("cluster") if isinstance(document, dict) else None
+        name = document_of(file).get("cluster")
         if not isinstance(name, str):
             raise StackError(f"{file}: the key `cluster` names the cluster with a text such as `north`; found {name!r}")
         clusters.append(Cluster(name, file))
     return clusters
+
+
+def document_of(file: Path) -> dict[str, Any]:
+    """Return a declaration; empty for one that is no mapping. Raises StackError for a file that is no YAML."""
+    try:
+        document = yaml.load(file.read_text(), _Loader)  # noqa: S506 - a SafeLoader
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise StackError(f"{file} cannot be read as YAML: {error}") from error
+    return document if isinstance(document, dict) else {}

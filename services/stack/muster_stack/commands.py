@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from muster_client.cli.printable import hanging
-from muster_stack import preflight
+from muster_stack import kubernetes_clusters, preflight
 from muster_stack.errors import NotRunning, StackError, StartFailed
 from muster_stack.keeper import sweep
 from muster_stack.keeper.control import Stack
@@ -50,6 +50,10 @@ def up(
     hold: Annotated[bool, Parameter(help="Agents accept workloads and start nothing.", negative="")] = False,
     auth: Annotated[bool | None, Parameter(help="Calls need a token; `muster` here has one.")] = None,
     empty_kafka: Annotated[bool, Parameter(help="Kafka begins this start without records.", negative="")] = False,
+    clusters: Annotated[
+        list[str] | None,
+        Parameter(name="--cluster", help="A Kubernetes cluster: kubeconfig[=FILE][,context=C][,name=N].", negative=""),
+    ] = None,
     log_level: Annotated[LogLevel, Parameter(help="Of the services.")] = "info",
 ) -> int:
     """Start Muster on this machine: real Kafka and PostgreSQL, all services, two clusters of local processes."""
@@ -61,6 +65,7 @@ def up(
             layout, read_counts(instances), hold=hold, auth=guarded, empty_kafka=empty_kafka, log_level=log_level
         )
         preflight.check(layout)
+        kubernetes_clusters.declare(layout, clusters or ())
         if detach:
             _show(start_detached(layout, argv, tell=_Progress(layout)))
             return 0

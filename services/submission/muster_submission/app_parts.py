@@ -14,6 +14,8 @@ import grpc
 from muster.api.v1 import (
     agent_gateway_pb2,
     agent_gateway_pb2_grpc,
+    cluster_agents_pb2,
+    cluster_agents_pb2_grpc,
     dead_letters_pb2,
     dead_letters_pb2_grpc,
     explain_pb2,
@@ -96,6 +98,7 @@ from muster_submission.rest.routes import operations
 from muster_submission.rpc.agent_gateway import AgentGateway
 from muster_submission.rpc.applying import Applying
 from muster_submission.rpc.archived import Archived
+from muster_submission.rpc.cluster_agents import ClusterAgents
 from muster_submission.rpc.dead_letters import AllDeadLetters
 from muster_submission.rpc.explain import Explain
 from muster_submission.rpc.fleet import Fleet
@@ -288,6 +291,11 @@ class Application:
                 agent_gateway_pb2,
                 agent_gateway_pb2_grpc.add_AgentGatewayServiceServicer_to_server,
                 AgentGateway(self.access, self.agents, self.peers, self.secrets, self.vault),
+            ),
+            _served(
+                cluster_agents_pb2,
+                cluster_agents_pb2_grpc.add_ClusterAgentsServiceServicer_to_server,
+                ClusterAgents(self.database, self.access, self.agents, self.peers),
             ),
         ]
 

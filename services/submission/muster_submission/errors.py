@@ -197,12 +197,13 @@ class NoAgent(Unavailable):
     reason = "NO_AGENT"
 
     def __init__(self, cluster: str, why: str = "") -> None:
-        """why: what stands in the way, where it is another instance that the agent is connected to."""
-        trouble = f"cannot be reached: {why}" if why else "is not connected"
+        """why: the cause, if the agent is connected and does not answer, or its instance cannot be called."""
+        trouble = f"does not answer: {why}" if why else "is not connected"
         super().__init__(
-            f"the agent of cluster {cluster} {trouble}; logs come from it. Repeat when it is back",
+            f"the agent of cluster {cluster} {trouble}; the call needs this agent: check that it runs, and repeat",
             metadata={"service": f"agent/{cluster}"},
             retry_after=2.0,
+            reason="AGENT_SILENT" if why else None,
         )
 
 

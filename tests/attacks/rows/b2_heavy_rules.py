@@ -82,17 +82,23 @@ async def _flood(producer: AIOKafkaProducer, seconds: float) -> None:
         await asyncio.sleep(0.05)
 
 
-async def _started(stage: Stage, producer: AIOKafkaProducer, event_type: str) -> float:
-    """Seconds from an event to the run that it starts in the other project; the patience where it does not."""
+async def _started(stage: Stage, producer: AIOKafkaProducer, event_type: str) -> tuple[float, str]:
+    """Seconds from an event to the run that it starts in the other project, and what its firing says of itself.
+
+    Without a run it is the patience, and then the text says how far the event has come.
+    """
     began = time.monotonic()
     event_id = await _send(producer, event_type, "{}")
+    sent, said = time.monotonic() - began, "it has no firing yet"
     async with Muster(stage.grpc, stage.admin_token) as muster:
         while time.monotonic() - began < _PATIENCE:
             async for firing in muster.triggers.firings(stage.other_project, _NAME):
-                if firing.event_id == event_id and firing.workload:
-                    return time.monotonic() - began
+                if firing.event_id == event_id:
+                    said = f"{triggers_pb2.FiringOutcome.Name(firing.outcome)} {firing.why}".strip()
+                    if firing.workload:
+                        return time.monotonic() - began, said
             await asyncio.sleep(0.2)
-    return _PATIENCE
+    return _PATIENCE, f"{said}; the event was sent within {sent:.1f} s"
 
 
 async def _triggers_of_others(stage: Stage) -> Verdict:
@@ -101,10 +107,11 @@ async def _triggers_of_others(stage: Stage) -> Verdict:
     async with _rules(stage, light), _producer(stage) as producer:
         flood = asyncio.create_task(_flood(producer, max(4.0, stage.until - time.monotonic())))
         await asyncio.sleep(2)
-        seconds = await _started(stage, producer, light)
+        seconds, firing = await _started(stage, producer, light)
         await flood
-    said = f"a trigger of another project fired after {seconds:.1f} s"
-    return held(said) if seconds < _PATIENCE else broken(said)
+    if seconds >= _PATIENCE:
+        return broken(f"a trigger of another project did not fire within {seconds:.1f} s: {firing}")
+    return held(f"a trigger of another project fired after {seconds:.1f} s")
 
 
 async def _submissions_of_others(stage: Stage) -> Verdict:

@@ -17,6 +17,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from muster.api.v1 import access_pb2, access_pb2_grpc, agent_gateway_pb2_grpc
 from muster.api.v1 import agent_gateway_pb2 as pb
+from muster.fleet.v1 import fleet_pb2
 from muster_chassis.rpc import Target
 from muster_cluster_agent.adapters.local.backend import LocalBackend
 from muster_cluster_agent.adapters.local.state import StateFolder
@@ -40,6 +41,7 @@ class Submission(agent_gateway_pb2_grpc.AgentGatewayServiceServicer):
     hellos: list[pb.AgentHello] = field(default_factory=list)
     tokens: list[str] = field(default_factory=list)
     chunks: list[pb.LogChunk] = field(default_factory=list)
+    checked: list[pb.CheckResult] = field(default_factory=list)
 
     async def Connect(
         self, request_iterator: AsyncIterator[pb.ConnectRequest], context: _Context
@@ -50,6 +52,8 @@ class Submission(agent_gateway_pb2_grpc.AgentGatewayServiceServicer):
             async for request in request_iterator:
                 if request.HasField("hello"):
                     self.hellos.append(request.hello)
+                elif request.HasField("checked"):
+                    self.checked.append(request.checked)
                 else:
                     self.chunks.append(request.log)
 
@@ -162,6 +166,18 @@ async def test_a_whole_log_and_its_last_lines_also_after_the_replica_was_removed
         await submission.ask.put(pull("later"))
         await until(lambda: submission.ended("later"), within=60)
         assert submission.text("later") == "one\ntwo\nthree\n"
+
+
+async def test_a_check_tells_of_the_machine(backend: LocalBackend) -> None:
+    async with connected(backend) as submission:
+        for request_id in ("one", "two"):
+            await submission.ask.put(pb.ConnectResponse(run_check=pb.RunCheck(request_id=request_id)))
+        await until(lambda: len(submission.checked) == 2, within=60)
+        assert [result.request_id for result in submission.checked] == ["one", "two"]
+        told = {finding.subject: finding for finding in submission.checked[0].findings}
+        assert told.keys() == {"nodes", "confinement", "limits", "disk"}
+        assert told["nodes"].text == "1 node with 0 devices"
+        assert told["nodes"].level == fleet_pb2.FINDING_LEVEL_OK
 
 
 async def test_following_goes_on_until_the_end_of_the_command(backend: LocalBackend) -> None:

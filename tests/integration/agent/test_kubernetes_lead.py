@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -93,19 +94,38 @@ async def test_an_agent_that_another_has_replaced_ends(holder: str) -> None:
                 await lead.keep()
 
 
+def _early() -> float:
+    """1,000 s into 2025."""
+    return 1_735_690_600.0
+
+
 async def test_who_an_agent_is_stays_the_same_and_its_starts_are_counted() -> None:
     async with two() as (server, client, _):
-        first = ClusterState(client, "muster", "c")
+        first = ClusterState(client, "muster", "c", _early)
         await first.open()
         await first.keep_number("epoch", 7)
         await first.replace("bus-1")
         writing = asyncio.create_task(first.run())
         await until(lambda: server.objects["configmaps"]["muster/muster-agent"]["data"].get("bus") == "bus-1")
         writing.cancel()
-        again = ClusterState(client, "muster", "c")
+        again = ClusterState(client, "muster", "c", _early)
         await again.open()
-        assert (again.instance, again.start, first.start) == (first.instance, 2, 1)
+        assert (again.instance, again.start, first.start) == (first.instance, first.start + 1, 1000)
         assert (again.read_number("epoch"), await again.known()) == (7, "bus-1")
+
+
+async def test_a_start_is_above_those_that_a_restored_cluster_has_forgotten() -> None:
+    async with two() as (server, client, _):
+        first = ClusterState(client, "muster", "c", _early)
+        await first.open()
+        backup = copy.deepcopy(server.objects["configmaps"]["muster/muster-agent"])
+        later = [ClusterState(client, "muster", "c", _early) for _ in range(3)]
+        for each in later:
+            await each.open()
+        server.objects["configmaps"]["muster/muster-agent"] = backup  # etcd is restored, an hour later
+        restored = ClusterState(client, "muster", "c", lambda: _early() + 3600)
+        await restored.open()
+        assert (first.start, later[-1].start, restored.start) == (1000, 1003, 4600)
 
 
 async def test_another_cluster_at_the_same_address_is_not_acted_on() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from muster_cluster_agent.adapters.kubernetes import backend as backend_module
 from muster_cluster_agent.adapters.kubernetes import cache as cache_module
+from muster_cluster_agent.domain.kubernetes import substates
 from muster_cluster_agent.domain.model import Failure, State
 from muster_cluster_agent.ports import StatusReport
 from tests.support.fake_api_server import Fault
@@ -250,3 +251,21 @@ async def test_a_release_waits_for_a_pod_of_which_the_answer_was_lost() -> None:
         made.kubelets.held.clear()
         await here.nothing_left()
         assert here.told.states(1)[-1] == "GONE"
+
+
+async def test_a_start_that_lasts_says_what_it_is_doing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend_module, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(substates, "SETTLES", 0.2)
+    async with scene() as made, loop(made) as here:
+
+        def told() -> list[str]:
+            statuses = [each.status for each in here.told.of(StatusReport) if isinstance(each, StatusReport)]
+            return list(dict.fromkeys(one.start.substate.name for one in statuses if one.start is not None))
+
+        key = await here.hinder("ErrImagePull", "registry.example: no route to host")
+        await here.until(lambda: told()[-1:] == ["PULLING"])
+        made.kubelets.held.clear()
+        made.server.change("pods", key, lambda pod: pod["status"].update({"containerStatuses": []}))
+        await here.told_last("READY")
+        last = [each.status for each in here.told.of(StatusReport) if isinstance(each, StatusReport)][-1]
+        assert last.start is None

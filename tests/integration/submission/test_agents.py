@@ -14,6 +14,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from muster.api.v1 import agent_gateway_pb2 as pb
 from muster.api.v1 import workloads_pb2 as api
+from muster.api.v1.cluster_agents_pb2 import CheckClusterRequest
+from muster.fleet.v1.fleet_pb2 import FINDING_LEVEL_WARNING, Finding
 from muster.workload.v1 import workload_pb2 as wl
 from muster_submission.adapters import agents
 from tests.support.doors import Door, door, moved, placed, second
@@ -43,6 +45,10 @@ class FakeAgent:
     @property
     def pulls(self) -> list[pb.PullLog]:
         return [one.pull_log for one in self.asked if one.WhichOneof("message") == "pull_log"]
+
+    @property
+    def checks(self) -> list[str]:
+        return [one.run_check.request_id for one in self.asked if one.WhichOneof("message") == "run_check"]
 
     @property
     def stops(self) -> list[str]:
@@ -213,6 +219,29 @@ async def test_any_instance_gives_the_log_and_a_call_is_passed_on_once(database:
                 await asyncio.wait({task}, timeout=20)
                 assert late == [b"moved"]
         await _nowhere(first, other, made.id)
+
+
+async def test_a_check_is_answered_by_the_agent_through_any_instance(database: Any, kafka: str) -> None:
+    found = Finding(level=FINDING_LEVEL_WARNING, subject="storage", text="there is no StorageClass")
+
+    def ask(here: Door) -> Any:
+        return here.cluster_agents.CheckCluster(CheckClusterRequest(cluster="east"))
+
+    async with door(database, kafka) as first, second(first, database) as other:
+        with pytest.raises(grpc.aio.AioRpcError, match="agent of cluster east is not connected"):
+            await ask(first)
+        async with agent(first) as fake:
+            for turn, here in enumerate((first, other), start=1):
+                asked = asyncio.ensure_future(ask(here))
+                await until(lambda turn=turn: len(fake.checks) == turn)  # type: ignore[misc]
+                for request_id in ("of-nobody", fake.checks[-1], fake.checks[-1]):
+                    result = pb.CheckResult(request_id=request_id, findings=[found])
+                    await fake.call.write(pb.ConnectRequest(checked=result))
+                assert list((await asked).findings) == [found]
+            asked = asyncio.ensure_future(ask(other))
+            await until(lambda: len(fake.checks) == 3)
+        with pytest.raises(grpc.aio.AioRpcError, match="agent of cluster east is not connected"):
+            await asked  # its agent went away
 
 
 async def _nowhere(first: Door, other: Door, workload_id: str) -> None:

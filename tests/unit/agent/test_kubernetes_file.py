@@ -48,6 +48,25 @@ rate: {calls: 50, burst: 100}
     assert (file.style.scheduler, file.style.pull_secrets, file.rate) == ("kai-scheduler", ("registry",), 50.0)
 
 
+def test_an_image_for_notebooks_lets_jupyter_in() -> None:
+    without = parse("cluster: north\nbackend: kubernetes\n", where=WHERE)
+    assert "jupyter" in support_of(without.allowed, without.notebook).refused_words
+    text = "cluster: north\nbackend: kubernetes\nimages: {notebook: team/notebook:7}\n"
+    found = parse(text, where=WHERE)
+    support = support_of(found.allowed, found.notebook)
+    assert "jupyter" not in support.refused_words
+    assert support.notebook == "team/notebook:7"
+
+
+def test_pods_are_bound_directly_where_the_file_says_so() -> None:
+    assert not parse("cluster: north\nbackend: kubernetes\n", where=WHERE).style.direct
+    assert parse("cluster: north\nbackend: kubernetes\nbinder: direct\n", where=WHERE).style.direct
+    with pytest.raises(ClusterFileError, match="no scheduler looks at a pod with `binder: direct`"):
+        parse("cluster: north\nbackend: kubernetes\nbinder: direct\nscheduler: kai\n", where=WHERE)
+    with pytest.raises(ClusterFileError, match="'by hand' is not one of pinned, direct"):
+        parse("cluster: north\nbackend: kubernetes\nbinder: by hand\n", where=WHERE)
+
+
 def test_every_error_is_said_with_its_place() -> None:
     text = "backend: kubernetes\nnodes: []\ncontext: x\nnamespaces: all\nrate: {calls: 0}\ntolerate: [{operator: In}]\n"
     with pytest.raises(ClusterFileError) as caught:

@@ -55,6 +55,18 @@ def test_a_pod_is_the_replica_on_its_node() -> None:
     assert main["workingDir"] == "/w"
 
 
+def test_a_pod_that_is_bound_directly_names_its_node_and_nothing_else_does() -> None:
+    pod = made(Style(direct=True), gpus=1, image="x", command="run")
+    assert pod["spec"]["nodeName"] == "n-7"
+    assert "affinity" not in pod["spec"]
+    assert refusals.mutated(pod, pod) == ()
+    assert refusals.mutated(pod, {**pod, "spec": {**pod["spec"], "nodeName": "n-9"}}) == ("spec.nodeName",)
+    assert (
+        pod["metadata"]["annotations"][marks.SPEC]
+        != made(gpus=1, image="x", command="run")["metadata"]["annotations"][marks.SPEC]
+    )
+
+
 def test_without_a_command_the_image_says_what_runs() -> None:
     assert {"command", "args"}.isdisjoint(main_of(made(image="x")))
     main = main_of(made(image="x", args="--port 80"))

@@ -24,6 +24,7 @@ from muster_client.errors import Broken, MusterError
 
 TRACEBACK: Final = "MUSTER_TRACEBACK"
 COMMANDS_GROUP: Final = "muster.commands"
+CLUSTERS_GROUP: Final = "muster.clusters"
 _HERE: Final = "muster_client.cli"
 
 _WORKLOADS: Final = Group("Workloads", sort_key=10)
@@ -114,6 +115,10 @@ _GROUPS: Final = (
     ("clusters", "The clusters of the fleet.", {
         "list": ("fleet:list_clusters", "List clusters."),
         "register": ("fleet:register_cluster", "Make a cluster known."),
+        "join": ("joining:join_cluster", "Print what a Kubernetes cluster needs to become part of the fleet."),
+        "check": ("fleet:check_cluster", "Check whether a cluster meets the requirements of Muster."),
+        "drain": ("fleet:drain_cluster", "Drain all nodes of a cluster."),
+        "leave": ("leaving:leave_cluster", "Take a cluster out of the fleet."),
         "adopt": ("fleet:adopt_cluster", "Bind a cluster to another agent instance."),
     }),
     ("nodes", "The nodes and who holds their devices.", {
@@ -153,6 +158,10 @@ _INSTALLED: Final = {
     "simulate": ("Run a fleet and its work in virtual time.", _PLANNING),
 }
 
+_OF_CLUSTERS: Final = {
+    "cleanup": "Delete everything that agents created in a Kubernetes cluster; needs no control plane.",
+}
+
 
 def build() -> App:
     """The whole command."""
@@ -169,6 +178,8 @@ def build() -> App:
         app.command(where, name=name, help=text, group=group)
     for name, text, commands in _GROUPS:
         app.command(_noun(name, text, commands))
+    for point in entry_points(group=CLUSTERS_GROUP):
+        app["clusters"].command(point.value, name=point.name, help=_OF_CLUSTERS.get(point.name, ""))
     for point in entry_points(group=COMMANDS_GROUP):
         text, group = _INSTALLED.get(point.name, ("", _STACK))
         app.command(point.value, name=point.name, help=text, group=group)

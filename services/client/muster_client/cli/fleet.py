@@ -16,11 +16,11 @@ from muster.fleet.v1 import fleet_pb2 as fleet_messages
 from muster_client.cli.exits import Exit
 from muster_client.cli.options import Common
 from muster_client.cli.output import emit, say
-from muster_client.cli.printable import one_line
+from muster_client.cli.printable import declared_gone, one_line
 from muster_client.cli.render import tables, wide
 from muster_client.errors import InvalidInput, NotFound
 from muster_client.muster import Muster
-from muster_client.words import cluster_state_word, node_state_word
+from muster_client.words import cluster_state_word, finding_word, node_state_word
 
 _NO_OPTIONS = Common()
 _SPAN: Final = re.compile(r"([0-9]{1,7})([smhd])")
@@ -96,6 +96,24 @@ def _write_trust(path: Path, text: str) -> None:
     say(f"the keys that its agent has to trust are in {path}: give it to the agent as MUSTER_TRUST_FILE")
 
 
+async def check_cluster(cluster: str, *, common: Common = _NO_OPTIONS) -> int:
+    """Checks whether a cluster meets the requirements of Muster. The exit code is 1 if an error is found.
+
+    Args:
+        cluster: Its id.
+        common: Connection.
+    """
+    async with common.muster() as muster:
+        found = await muster.clusters.check(cluster)
+    if common.json:
+        findings = [{"level": finding_word(one.level), "subject": one.subject, "text": one.text} for one in found]
+        emit({"cluster": cluster, "findings": findings})
+    else:
+        say(tables.findings(found))
+    failed = any(one.level == fleet_messages.FINDING_LEVEL_ERROR for one in found)
+    return Exit.FAILED if failed else Exit.OK
+
+
 async def adopt_cluster(cluster: str, *, instance: str, force: bool = False, common: Common = _NO_OPTIONS) -> int:
     """Binds a cluster to another agent instance, after declaring what the old one held gone.
 
@@ -110,7 +128,7 @@ async def adopt_cluster(cluster: str, *, instance: str, force: bool = False, com
     if common.json:
         emit(answer)
     else:
-        say(f"cluster {cluster} is bound to {instance}; {_declared(answer.declared_gone)}")
+        say(f"cluster {cluster} is bound to {instance}; {declared_gone(answer.declared_gone)}")
     return Exit.OK
 
 
@@ -169,10 +187,27 @@ async def drain(node: str, *, cluster: str = "", within: str = "0s", common: Com
         within: How long what runs there may stay: 0s, 30m, 2h, at most 30d.
         common: Connection.
     """
-    found = _SPAN.fullmatch(within)
-    if found is None or (seconds := int(found[1]) * _UNITS[found[2]]) > _LONGEST_DRAIN:
-        raise InvalidInput(f"--within {within}: expected 0s to 30d, such as 30m or 2h")
-    return await _order(node, cluster, fleet_messages.NODE_STATE_DRAINING, common, within=seconds)
+    return await _order(node, cluster, fleet_messages.NODE_STATE_DRAINING, common, within=_seconds(within))
+
+
+async def drain_cluster(cluster: str, *, within: str = "0s", common: Common = _NO_OPTIONS) -> int:
+    """Drains every node that a cluster has now, as `muster nodes drain` does.
+
+    Args:
+        cluster: Its id.
+        within: How long what runs there may stay: 0s, 30m, 2h, at most 30d.
+        common: Connection.
+    """
+    seconds = _seconds(within)
+    async with common.muster() as muster:
+        found = [each async for each in muster.nodes.list(cluster=cluster)]
+        for node in found:
+            await muster.nodes.order(cluster, node.name, fleet_messages.NODE_STATE_DRAINING, within=seconds)
+    if common.json:
+        emit({"cluster": cluster, "nodes": [node.name for node in found]})
+    else:
+        say(f"cluster {cluster}: {'1 node is draining' if len(found) == 1 else f'{len(found)} nodes are draining'}")
+    return Exit.OK
 
 
 async def uncordon(node: str, *, cluster: str = "", common: Common = _NO_OPTIONS) -> int:
@@ -184,6 +219,14 @@ async def uncordon(node: str, *, cluster: str = "", common: Common = _NO_OPTIONS
         common: Connection.
     """
     return await _order(node, cluster, fleet_messages.NODE_STATE_READY, common)
+
+
+def _seconds(within: str) -> int:
+    """The seconds of a span. Raises InvalidInput."""
+    found = _SPAN.fullmatch(within)
+    if found is None or (seconds := int(found[1]) * _UNITS[found[2]]) > _LONGEST_DRAIN:
+        raise InvalidInput(f"--within {within}: expected 0s to 30d, such as 30m or 2h")
+    return seconds
 
 
 async def _order(
@@ -223,9 +266,5 @@ async def force_gone(cluster: str, node: str, *, common: Common = _NO_OPTIONS) -
     if common.json:
         emit({"cluster": cluster, "node": node, "declaredGone": count})
     else:
-        say(f"node {node} of {cluster}: {_declared(count)}")
+        say(f"node {node} of {cluster}: {declared_gone(count)}")
     return Exit.OK
-
-
-def _declared(count: int) -> str:
-    return f"{count} replica was declared gone" if count == 1 else f"{count} replicas were declared gone"

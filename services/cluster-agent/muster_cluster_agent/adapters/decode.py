@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 from muster.fleet.v1 import fleet_pb2
 from muster_chassis.numbers import LARGEST_EPOCH, LARGEST_RUN, number
 from muster_cluster_agent.adapters import specs
+from muster_cluster_agent.adapters.notebooks import with_notebook_defaults
 from muster_cluster_agent.adapters.support import Support
 from muster_cluster_agent.domain.model import (
     Assignment,
@@ -111,7 +112,7 @@ def _assignment(message: fleet_pb2.Assignment, devices: Mapping[bytes, str], sup
 
 
 def _revision(message: fleet_pb2.Revision, devices: Mapping[bytes, str], support: Support) -> Revision:
-    spec = message.spec
+    spec = with_notebook_defaults(message.spec, support.notebook)
     return Revision(
         generation=message.generation,
         attempt=message.attempt,

@@ -102,6 +102,8 @@ def replica_status(status: Status, log_tail: bytes = b"") -> fleet_pb2.ReplicaSt
         gone_evidence=status.evidence,
         message=clean(status.message, _MESSAGE_LIMIT),
         log_tail=clean(log_tail, _LOG_LIMIT) if log_tail else "",
+        substate=fleet_pb2.Substate.ValueType(status.start.substate.value if status.start is not None else 0),
+        substate_since=timestamp(status.start.since if status.start is not None else None),
     )
 
 

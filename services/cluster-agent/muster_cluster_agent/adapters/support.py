@@ -44,7 +44,7 @@ class Support:
     honoured: it has its effect. no_matter: the control plane deals with it, wherever the workload runs. ignored: it
     has no effect, and the workload's condition says so, beginning with `because`. refused: such a workload is not
     placed here. refused_values: values of honoured fields that are refused, written as `jobType=TF`.
-    containers: it makes containers of images.
+    containers: it makes containers of images. notebook: the image of a workspace that asks for Jupyter and names none.
     Raises ValueError where a field is in no set or in two, so that a new field of the language is a decision.
     """
 
@@ -55,6 +55,7 @@ class Support:
     refused_values: tuple[str, ...] = ()
     because: str = ""
     containers: bool = False
+    notebook: str = ""
 
     def __post_init__(self) -> None:
         """Checks that each field is in one set."""

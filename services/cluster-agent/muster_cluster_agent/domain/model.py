@@ -251,6 +251,24 @@ class ReplicaKey:
         return self.name, self.workload_id, self.generation, self.attempt, self.role, self.index, self.k, self.node
 
 
+class Substate(Enum):
+    """What a replica that is not ready yet is doing; the values are those of the contract's Substate."""
+
+    BINDING = 1
+    PULLING = 2
+    MOUNTING = 3
+    INIT = 4
+    STARTING = 5
+
+
+@dataclass(frozen=True, slots=True)
+class StartStep:
+    """A step of a start. since: seconds since 1970."""
+
+    substate: Substate
+    since: float
+
+
 @dataclass(frozen=True, slots=True)
 class Observed(ReplicaKey):
     """A replica as the back end sees it: facts, not judgements.
@@ -258,7 +276,8 @@ class Observed(ReplicaKey):
     supervised: something still watches over it. boot: the boot of its node on which it was made. stop_reason: why we
     asked it to stop; empty: we did not. fault: why it could not be started or was found dead, without an end of its
     own.
-    endpoints: its own addresses; service: those of the workload as a whole, where it has one.
+    endpoints: its own addresses; service: those of the workload as a whole, where it has one. start: what it is doing
+    until it is ready, where the back end can tell.
     """
 
     boot: str
@@ -283,6 +302,7 @@ class Observed(ReplicaKey):
     project: str = ""
     workload: str = ""
     folders: tuple[str, ...] = ()  # where it works: that of its run, and the one that outlives attempts
+    start: StartStep | None = None
 
     @property
     def key(self) -> RunKey:
@@ -326,3 +346,4 @@ class Status(ReplicaKey):
     evidence: str = ""
     message: str = ""
     endpoints: tuple[str, ...] = field(default=())
+    start: StartStep | None = None

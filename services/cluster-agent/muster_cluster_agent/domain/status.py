@@ -22,6 +22,7 @@ DEAD_MAN: Final = "dead-man"
 
 DISK: Final = "disk-budget"  # followed by a sentence: it used too much of the disk
 
+_STARTS: Final = frozenset({State.CREATED, State.STARTING})
 _GOOD_STOPS: Final = frozenset({COMPLETED, STRAGGLER})
 _INFRASTRUCTURE_STOPS: Final = frozenset({DEVICE_LOST, DEAD_MAN})
 _BY_EXIT: Final = {
@@ -52,6 +53,7 @@ def judge(replica: Observed, node: NodeView | None) -> Status:
         evidence=replica.evidence if replica.gone else "",
         message=_message(replica),
         endpoints=replica.endpoints if state is State.READY else (),
+        start=replica.start if state in _STARTS else None,
     )
 
 

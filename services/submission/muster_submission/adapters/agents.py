@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from muster.api.v1 import agent_gateway_pb2 as pb
+from muster.fleet.v1.fleet_pb2 import Finding, Retirement
 from muster_chassis import identity, logs, metrics
 from muster_submission.errors import LogTrouble, NoAgent, ReaderTooSlow
 
@@ -24,6 +25,10 @@ BUFFERED: Final = 64
 """Pieces of one log that wait for their reader."""
 PATIENCE: Final = 5.0
 """Seconds for which a reader may hold its agent's stream back."""
+CHECK_SECONDS: Final = 20.0
+"""Within which an agent has to answer a check: it asks its API server some hundred questions."""
+RETIRE_SECONDS: Final = 120.0
+"""Within which an agent has to have deleted what it has made; asked again, it goes on."""
 _QUESTIONS: Final = 1000
 
 CONNECTED = metrics.gauge(
@@ -96,6 +101,7 @@ class AgentStream:
         self.questions: asyncio.Queue[pb.ConnectResponse | None] = asyncio.Queue(_QUESTIONS)
         """What goes out; None ends the stream."""
         self._sessions: dict[str, LogSession] = {}
+        self._answers: dict[str, asyncio.Future[pb.ConnectRequest]] = {}
 
     def ask(self, question: pb.ConnectResponse) -> None:
         """Sends a question. Raises NoAgent where the agent takes none."""
@@ -128,6 +134,25 @@ class AgentStream:
             except NoAgent:
                 _log.warning("an agent takes no questions, a log is not stopped there", cluster=self.cluster)
 
+    async def request(self, request_id: str, question: pb.ConnectResponse, seconds: float) -> pb.ConnectRequest:
+        """Asks a question that has one answer. Raises NoAgent where none comes within so many seconds."""
+        answer: asyncio.Future[pb.ConnectRequest] = asyncio.get_running_loop().create_future()
+        self._answers[request_id] = answer
+        try:
+            self.ask(question)
+            async with asyncio.timeout(seconds):
+                return await answer
+        except TimeoutError:
+            raise NoAgent(self.cluster, f"no answer within {seconds:g} s; it may still be working") from None
+        finally:
+            del self._answers[request_id]
+
+    def resolve(self, request_id: str, message: pb.ConnectRequest) -> None:
+        """Takes the answer to a question. One that is not waited for any more is dropped."""
+        waiting = self._answers.get(request_id)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(message)
+
     async def answer(self, piece: pb.LogChunk) -> None:
         """Takes a piece that the agent has sent. Pieces for nobody are dropped: their reader has just gone."""
         session = self._sessions.get(piece.request_id)
@@ -140,6 +165,9 @@ class AgentStream:
             session.end(NoAgent(self.cluster))
             self._sessions.pop(session.request_id, None)
             READERS.dec()
+        for waiting in self._answers.values():
+            if not waiting.done():
+                waiting.set_exception(NoAgent(self.cluster))
         if not self.questions.full():
             self.questions.put_nowait(None)
 
@@ -173,6 +201,26 @@ class Agents:
         for stream in list(self._streams.values()):
             self.disconnect(stream)
 
+    async def check(self, cluster: str) -> Sequence[Finding]:
+        """Ask a cluster's agent to check its cluster. Raises NoAgent."""
+        request_id = identity.event_id()
+        question = pb.ConnectResponse(run_check=pb.RunCheck(request_id=request_id))
+        return (await self._stream(cluster).request(request_id, question, CHECK_SECONDS)).checked.findings
+
+    async def retire(self, cluster: str, *, force: bool, dry_run: bool) -> Retirement:
+        """Ask a cluster's agent to delete what it has made. Raises NoAgent."""
+        request_id = identity.event_id()
+        asked = pb.Retire(request_id=request_id, force=force, dry_run=dry_run)
+        question = pb.ConnectResponse(retire=asked)
+        return (await self._stream(cluster).request(request_id, question, RETIRE_SECONDS)).retired.retirement
+
+    def _stream(self, cluster: str) -> AgentStream:
+        """The newest stream of a cluster's agent. Raises NoAgent."""
+        stream = self._streams.get(cluster)
+        if stream is None:
+            raise NoAgent(cluster)
+        return stream
+
     async def read(
         self,
         cluster: str,
@@ -184,9 +232,7 @@ class Agents:
         since: Timestamp | None = None,
     ) -> AsyncGenerator[pb.LogChunk]:
         """The pieces of a log. Raises NoAgent, LogTrouble and ReaderTooSlow."""
-        stream = self._streams.get(cluster)
-        if stream is None:
-            raise NoAgent(cluster)
+        stream = self._stream(cluster)
         pull = pb.PullLog(
             request_id=identity.event_id(),
             workload_id=workload_id,

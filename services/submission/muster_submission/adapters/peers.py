@@ -7,7 +7,7 @@ on once; an instance that ended without a word is followed by the one that the a
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,10 +15,14 @@ from typing import Any, Final
 import asyncpg
 import grpc
 
+from muster.api.v1 import cluster_agents_pb2 as api_agents
 from muster.api.v1 import workloads_pb2 as api
 from muster.api.v1 import workloads_pb2_grpc
+from muster.api.v1.cluster_agents_pb2 import CheckClusterResponse, RetireAgentResponse
+from muster.api.v1.cluster_agents_pb2_grpc import ClusterAgentsServiceStub
 from muster_chassis.certificates import names_of, read_pair
 from muster_chassis.database import TRANSIENT, Database
+from muster_chassis.errors import ServiceError
 from muster_chassis.key_files import KeyFileError
 from muster_chassis.rpc import outgoing
 from muster_chassis.rpc.tls import read_authorities
@@ -33,6 +37,8 @@ _KEEPALIVE: Final[Sequence[tuple[str, Any]]] = (
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
 )
+_CHECK_SECONDS: Final = 25.0  # more than the other instance waits for its agent
+_RETIRE_SECONDS: Final = 125.0  # the same
 _TAKE: Final = """
 INSERT INTO agent_streams (cluster, stream, instance, address, since) VALUES ($1, $2, $3, $4, now())
 ON CONFLICT (cluster) DO UPDATE SET
@@ -93,26 +99,52 @@ class Peers:
     async def logs(
         self, peer: Peer, cluster: str, request: api.StreamLogsRequest, call: Call
     ) -> AsyncGenerator[api.StreamLogsResponse]:
-        """What another instance answers. Raises what it raises, NoAgent where it does not answer."""
+        """The log that another instance reads. Raises what it raises, NoAgent where it does not answer."""
+        channel, metadata = self._prepared(peer, cluster, call)
+        answers = workloads_pb2_grpc.WorkloadsServiceStub(channel).StreamLogs(request, metadata=metadata)
+        try:
+            async for answer in answers:
+                yield answer
+        except grpc.aio.AioRpcError as error:
+            raise _failure(error, peer, cluster) from error
+        finally:
+            answers.cancel()
+
+    async def check(self, peer: Peer, request: api_agents.CheckClusterRequest, call: Call) -> CheckClusterResponse:
+        """The check that another instance has made. Raises what it raises, NoAgent where it does not answer."""
+        found: CheckClusterResponse = await self._passed(
+            peer, request, call, lambda stub: stub.CheckCluster, _CHECK_SECONDS
+        )
+        return found
+
+    async def retire(self, peer: Peer, request: api_agents.RetireAgentRequest, call: Call) -> RetireAgentResponse:
+        """What came of it at another instance. Raises what it raises, NoAgent where it does not answer."""
+        came: RetireAgentResponse = await self._passed(
+            peer, request, call, lambda stub: stub.RetireAgent, _RETIRE_SECONDS
+        )
+        return came
+
+    async def _passed(
+        self, peer: Peer, request: Any, call: Call, method: Callable[[ClusterAgentsServiceStub], Any], seconds: float
+    ) -> Any:
+        """The answer of another instance to a question that an agent answers."""
+        channel, metadata = self._prepared(peer, request.cluster, call)
+        try:
+            return await method(ClusterAgentsServiceStub(channel))(request, metadata=metadata, timeout=seconds)
+        except grpc.aio.AioRpcError as error:
+            raise _failure(error, peer, request.cluster) from error
+
+    def _prepared(self, peer: Peer, cluster: str, call: Call) -> tuple[grpc.aio.Channel, list[tuple[str, str]]]:
+        """The channel to an instance, and what goes along with a call that is passed on. Raises NoAgent."""
         if not peer.address:
             raise NoAgent(cluster, f"instance {peer.instance}, to which it is connected, has no MUSTER_PEER_ADDRESS")
         metadata = [*outgoing(), (_PASSED_ON, self._own.instance)]
         if call.authorization is not None:
             metadata.append((_AUTHORIZATION, call.authorization))
         try:
-            channel = self._channel(peer.address)
+            return self._channel(peer.address), metadata
         except KeyFileError as error:
             raise NoAgent(cluster, f"instance {peer.instance} cannot be called: {error}") from error
-        answers = workloads_pb2_grpc.WorkloadsServiceStub(channel).StreamLogs(request, metadata=metadata)
-        try:
-            async for answer in answers:
-                yield answer
-        except grpc.aio.AioRpcError as error:
-            if error.code() is grpc.StatusCode.UNAVAILABLE and not error.trailing_metadata():
-                raise NoAgent(cluster, f"instance {peer.instance} at {peer.address} does not answer") from error
-            raise as_it_was(error) from error
-        finally:
-            answers.cancel()
 
     async def close(self) -> None:
         """Closes the channels."""
@@ -142,6 +174,13 @@ class Peers:
             # The instances show one certificate: it alone is trusted, and it names what people call.
             options.append(("grpc.ssl_target_name_override", names_of(roots)[0]))
         return grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(roots), options=options)
+
+
+def _failure(error: grpc.aio.AioRpcError, peer: Peer, cluster: str) -> ServiceError:
+    """What the caller is told of a call that another instance has not answered."""
+    if error.code() is grpc.StatusCode.UNAVAILABLE and not error.trailing_metadata():
+        return NoAgent(cluster, f"instance {peer.instance} at {peer.address} does not answer")
+    return as_it_was(error)
 
 
 def _reachable(listen: str) -> str:

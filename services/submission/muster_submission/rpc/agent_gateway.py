@@ -138,7 +138,12 @@ async def _listen(incoming: AsyncIterator[api.ConnectRequest], stream: AgentStre
     """Takes the agent's answers until it has gone."""
     try:
         async for message in incoming:
-            if message.WhichOneof("message") == "log":
-                await stream.answer(message.log)
+            match message.WhichOneof("message"):
+                case "log":
+                    await stream.answer(message.log)
+                case "checked":
+                    stream.resolve(message.checked.request_id, message)
+                case "retired":
+                    stream.resolve(message.retired.request_id, message)
     finally:
         stream.end()

@@ -16,8 +16,10 @@ from muster_cluster_agent.adapters.file_reader import KUBERNETES_BACKEND
 from muster_cluster_agent.adapters.kubernetes.acting import Acting
 from muster_cluster_agent.adapters.kubernetes.addressing import Addressing
 from muster_cluster_agent.adapters.kubernetes.cache import Cache
+from muster_cluster_agent.adapters.kubernetes.checks import Checks
 from muster_cluster_agent.adapters.kubernetes.client import Client
 from muster_cluster_agent.adapters.kubernetes.cluster_file import KubernetesFile
+from muster_cluster_agent.adapters.kubernetes.departure import Departure
 from muster_cluster_agent.adapters.kubernetes.logs import PodLogs
 from muster_cluster_agent.adapters.kubernetes.prerequisites import Prerequisites
 from muster_cluster_agent.adapters.kubernetes.recorder import Recorder
@@ -29,18 +31,22 @@ from muster_cluster_agent.domain.actions import (
     BackendAction,
     Bury,
     Create,
+    Outcome,
     Remove,
     Route,
     Stop,
 )
+from muster_cluster_agent.domain.findings import Finding
 from muster_cluster_agent.domain.fleet import Fleet, Identity, Profile
 from muster_cluster_agent.domain.kubernetes import marks
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.observing import VANISHED, evidence_of, stop_request_of
 from muster_cluster_agent.domain.kubernetes.pods import Pod
 from muster_cluster_agent.domain.model import NodeView, Observed, RunKey
+from muster_cluster_agent.domain.retirement import RETIRED_AGENT, Retirement
 from muster_cluster_agent.errors import BackendError
 from muster_cluster_agent.ports import Changed, Kept
+from muster_kernel.reasons import RefusalCode
 
 SILENT_SECONDS: Final = 10.0
 """How long the API server may be without an answer before what is known counts as old."""
@@ -65,12 +71,14 @@ class KubernetesBackend:
         self._addressing = Addressing(client, self._cache, prerequisites)
         self._starts = StartWatch(client, self._acting, file.pull_seconds)
         self._logs = PodLogs(client, self._cache)
+        self._checks = Checks(client, self._cache, owner, file)
+        self._departure = Departure(client, self._cache, prerequisites, owner, file)
         self._tasks: list[asyncio.Task[None]] = []
         self._gone_after = file.counting.gone_after
         self._kept_after = ""
         self._cache.pod_listeners.append(self._hear)
         self._cache.never_ran = lambda pod: self._acting.is_refused(pod.name)
-        support = support_of(file.allowed)
+        support = support_of(file.allowed, file.notebook)
         self._profile = Profile(
             backend=KUBERNETES_BACKEND,
             identity=Identity.ANONYMOUS,
@@ -148,6 +156,14 @@ class KubernetesBackend:
         """The last lines of a replica's log, at most `limit` bytes."""
         return await self._logs.tail(name, limit)
 
+    async def check(self) -> Sequence[Finding]:
+        """Return the findings of a check of the cluster."""
+        return await self._checks.run()
+
+    async def retire(self, *, force: bool, dry_run: bool) -> Retirement:
+        """Delete what was made in the cluster."""
+        return await self._departure.retire(force=force, dry_run=dry_run)
+
     async def dead_man(self) -> float | None:
         """None: a pod goes on without its agent."""
         return None
@@ -160,6 +176,8 @@ class KubernetesBackend:
     async def act(self, action: BackendAction) -> Answer:
         """Does one action. Raises nothing: what is not known is Outcome.UNKNOWN."""
         match action:
+            case Create() if self._departure.retired:
+                return Answer(Outcome.REFUSED, RETIRED_AGENT, RefusalCode.AGENT_ERROR)
             case Create():
                 return await self._acting.create(action)
             case Abandon():
@@ -202,7 +220,7 @@ class KubernetesBackend:
 
     def _hear(self, pod: Pod) -> None:
         """What is due about a pod whatever is desired: its end is written down, and nothing of ours holds it."""
-        if pod.name in self._cache.ends or self._acting.is_refused(pod.name):
+        if self._departure.retired or pod.name in self._cache.ends or self._acting.is_refused(pod.name):
             if marks.GONE in pod.finalizers:
                 self._recorder.release_finalizer(pod.name)
             return
@@ -226,6 +244,8 @@ class KubernetesBackend:
             pods = [*self._cache.by_name.values()]
             for name in self._starts.known() - self._cache.by_name.keys():
                 self._starts.forget(name)
+            if self._departure.retired:
+                continue  # nothing is made any more, and no end is written down
             try:
                 await self._acting.resolve_unseen()
                 await self._acting.close_late()
@@ -248,6 +268,8 @@ class KubernetesBackend:
             await self._acting.end(pod, stop_request_of(pod))
         else:
             await self._starts.look(pod, now)
+            if pod.replica is not None and self._starts.take_settled_step(pod, now):
+                self._cache.tell(pod.replica.workload_id)
 
     def _look_for_vanished(self, pod: Pod, now: float) -> None:
         """A pod without its object may run until its node gives evidence, or for as long as on a silent node."""

@@ -18,7 +18,7 @@ from muster_cluster_agent.adapters.kubernetes.client import Client
 from muster_cluster_agent.adapters.kubernetes.list_watch import Follower, Kind
 from muster_cluster_agent.domain import usage
 from muster_cluster_agent.domain.fleet import Node
-from muster_cluster_agent.domain.kubernetes import ends, marks, nodes
+from muster_cluster_agent.domain.kubernetes import ends, marks, nodes, substates
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.nodes import Counting, KubernetesNode
 from muster_cluster_agent.domain.kubernetes.observing import observed
@@ -134,7 +134,10 @@ class Cache:
         units = dict(pod.amounts.extended).get(self._counting.resource, 0)
         charge = usage.charge((), units, {})
         found = observed(pod, boot=boot, charge=charge, gone_at=gone_at, evidence=evidence)
-        return replace(found, lost=True, ready=False) if pod.name in self.vanished else found
+        if pod.name in self.vanished:
+            return replace(found, lost=True, ready=False)
+        start = substates.start_step_of(pod)
+        return replace(found, start=start) if substates.is_settled(start, self._clock()) else found
 
     def pods_of(self, workload_id: str) -> list[Pod]:
         """The pods of a workload that are there, by name."""

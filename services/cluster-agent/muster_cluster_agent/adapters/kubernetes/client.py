@@ -116,6 +116,8 @@ class Client:
         self._session: aiohttp.ClientSession | None = None
         self.answered_at = 0.0
         """Monotonic time of the last answer, whatever it was."""
+        self.server_date: tuple[str, float] = ("", 0.0)
+        """What time it was by the last answer (RFC 9110, to the second), and by this machine, in seconds since 1970."""
         self.lead_left: Callable[[], float] = lambda: CALL_SECONDS
         """Seconds for which this agent still leads the cluster: without the lead nothing is written."""
 
@@ -132,6 +134,15 @@ class Client:
     async def get(self, path: str, **query: str) -> Json:
         """One object, or one page of a list. Raises ApiError or Unreachable."""
         return await self.call("GET", path, query=query)
+
+    async def find(self, path: str) -> Json | None:
+        """Return one object; None where there is none. Raises ApiError or Unreachable."""
+        try:
+            return await self.get(path)
+        except ApiError as error:
+            if error.status != _NOT_FOUND:
+                raise
+            return None
 
     async def post(self, path: str, body: Json) -> Json:
         """Creates an object. Raises ApiError or Unreachable."""
@@ -226,6 +237,7 @@ class Client:
         try:
             async with call as answer:
                 self.answered_at = time.monotonic()
+                self.server_date = (answer.headers.get("Date", ""), time.time())
                 CALLS.labels(verb, _class_of(answer.status)).inc()
                 if answer.status >= 400:  # noqa: PLR2004  where HTTP's errors begin
                     raise await _error(answer)

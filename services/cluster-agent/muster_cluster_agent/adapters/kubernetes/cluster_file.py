@@ -18,10 +18,12 @@ from muster_cluster_agent.domain.kubernetes.nodes import Counting
 from muster_cluster_agent.errors import ClusterFileError
 
 _TOP: Final = frozenset(
-    {"cluster", "backend", "kubeconfig", "context", "namespace", "namespaces", "scheduler", "priority_class"}
-    | {"runtime_class", "devices", "tolerate", "pull_secrets", "node_gone_after", "pull_deadline", "rate", "allow"}
+    {"cluster", "backend", "kubeconfig", "context", "namespace", "namespaces", "scheduler", "priority_class", "binder"}
+    | {"images", "runtime_class", "devices", "tolerate", "pull_secrets", "node_gone_after", "pull_deadline", "rate"}
+    | {"allow"}
 )
 _DEVICES: Final = frozenset({"resource"})
+_IMAGES: Final = frozenset({"notebook"})
 _TOLERATION: Final = frozenset({"key", "operator", "value", "effect"})
 _RATE: Final = frozenset({"calls", "burst"})
 _NEVER: Final = "never"
@@ -33,7 +35,8 @@ class KubernetesFile:
 
     kubeconfig None: the pod's own account. namespace: the agent's own. managed: namespaces of projects are made where
     they are missing. allowed: what pods may have of their nodes. pull_seconds: how long the images of a pod may be
-    pulled. rate, burst: calls of the API server a second, and at once.
+    pulled. rate, burst: calls of the API server a second, and at once. notebook: the image of workspaces that ask for
+    Jupyter and name none; empty: such workspaces are refused.
     """
 
     cluster: str
@@ -47,6 +50,7 @@ class KubernetesFile:
     pull_seconds: float = 3600.0
     rate: float = 200.0
     burst: float = 400.0
+    notebook: str = ""
 
 
 def parse(text: str, *, where: Path) -> KubernetesFile:
@@ -63,6 +67,7 @@ def parse(text: str, *, where: Path) -> KubernetesFile:
         _toleration(reader, raw, f"tolerate[{index}]")
         for index, raw in enumerate(reader.items(top.get("tolerate"), "tolerate"))
     )
+    images = reader.mapping(top.get("images") or {}, "images", _IMAGES)
     rate = reader.mapping(top.get("rate") or {}, "rate", _RATE)
     kubeconfig = reader.get(top, "kubeconfig", "file", values.text, "")
     found = KubernetesFile(
@@ -78,6 +83,7 @@ def parse(text: str, *, where: Path) -> KubernetesFile:
             scheduler=reader.get(top, "scheduler", "file", values.text, ""),
             pull_secrets=reader.get(top, "pull_secrets", "file", values.words, ()),
             tolerate=tolerate,
+            direct=reader.get(top, "binder", "file", values.choice("pinned", "direct"), "pinned") == "direct",
         ),
         counting=Counting(
             resource=resource,
@@ -88,7 +94,10 @@ def parse(text: str, *, where: Path) -> KubernetesFile:
         pull_seconds=reader.get(top, "pull_deadline", "file", values.seconds, 3600.0),
         rate=reader.get(rate, "calls", "rate", _positive, 200.0),
         burst=reader.get(rate, "burst", "rate", _positive, 400.0),
+        notebook=reader.get(images, "notebook", "images", values.text, ""),
     )
+    if found.style.direct and found.style.scheduler:
+        reader.errors.append("file.scheduler: no scheduler looks at a pod with `binder: direct`; leave one of them out")
     if found.context and found.kubeconfig is None:
         reader.errors.append("file.context: it is a context of a kubeconfig; add `kubeconfig`")
     if reader.errors:

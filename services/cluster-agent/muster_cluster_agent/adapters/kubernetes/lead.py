@@ -24,7 +24,6 @@ DEADLINE: Final = 10.0
 """Seconds without a renewal after which this agent stops to write."""
 _RENEW_SECONDS: Final = 2.0
 _CONFLICT: Final = 409
-_NOT_FOUND: Final = 404
 
 _log = logs.get(__name__)
 
@@ -99,12 +98,10 @@ class Lead:
         retake: also a lead that this agent does not have.
         """
         began = self._clock()
-        try:
-            self._lease = await self._client.get(f"{self._path}/{LEASE}")
-        except ApiError as error:
-            if error.status != _NOT_FOUND:
-                raise
+        found = await self._client.find(f"{self._path}/{LEASE}")
+        if found is None:
             return await self._won(began, self._client.call("POST", self._path, body=self._new_lease(), fenced=False))
+        self._lease = found
         mine = self._holder() == self._identity
         if not mine and (not retake or (self._holder() and not self._is_over())):
             return False

@@ -249,7 +249,7 @@ class Prerequisites:
     async def namespace(self, plan: ReplicaPlan) -> Answer | None:
         """Why the namespace takes nothing; None: it does. One that is missing is made where that is wanted."""
         found = self._cache.namespaces.items.get(plan.namespace)
-        if found is not None and not found.terminating and found.project == plan.project:
+        if found is not None and found.accepts(plan.project, self._owner):
             return None
         if found is None and self._managed:
             labels = {**self._owner.labels(), marks.PROJECT: plan.project}
@@ -259,8 +259,8 @@ class Prerequisites:
             except ApiError as error:
                 if error.status != _CONFLICT:
                     raise
-                raw = await self._client.get(f"/api/v1/namespaces/{plan.namespace}")
-                if (raw["metadata"].get("labels") or {}).get(marks.PROJECT) == plan.project:
+                found = roots.namespace_of(await self._client.get(f"/api/v1/namespaces/{plan.namespace}"))
+                if found.accepts(plan.project, self._owner):
                     return None
             else:
                 return None

@@ -12,10 +12,11 @@ from typing import Final
 from muster_chassis import logs
 from muster_cluster_agent.adapters.kubernetes.acting import Acting
 from muster_cluster_agent.adapters.kubernetes.client import Client
-from muster_cluster_agent.domain.kubernetes import starting
+from muster_cluster_agent.domain.kubernetes import starting, substates
 from muster_cluster_agent.domain.kubernetes.observing import StopRequest
 from muster_cluster_agent.domain.kubernetes.pods import Pod
 from muster_cluster_agent.domain.kubernetes.starting import EventSummary, Hindrance
+from muster_cluster_agent.domain.model import StartStep
 from muster_cluster_agent.errors import BackendError
 
 _ASK_SECONDS: Final = 60.0  # between two questions about one pod
@@ -25,9 +26,10 @@ _log = logs.get(__name__)
 
 @dataclass(slots=True)
 class _Start:
-    """What is known of one start. since: from when on a container of it waits; None: none does."""
+    """What is known of one start. since: from when on a container of it waits; None: none does. told: its last step."""
 
     since: float | None = None
+    told: StartStep | None = None
     asked: float = 0.0
     events: EventSummary = field(default_factory=EventSummary)
 
@@ -40,6 +42,15 @@ class StartWatch:
         self._acting = acting
         self._pull_seconds = pull_seconds
         self._starts: dict[str, _Start] = {}  # by the replica's name
+
+    def take_settled_step(self, pod: Pod, now: float) -> bool:
+        """Return whether its start step has lasted long enough and was not reported yet; mark it as reported."""
+        step = substates.start_step_of(pod)
+        start = self._starts.get(pod.name)
+        if start is None or step == start.told or not substates.is_settled(step, now):
+            return False
+        start.told = step
+        return True
 
     async def look(self, pod: Pod, now: float) -> None:
         """Acts on what hinders a pod. Raises BackendError."""

@@ -7,18 +7,20 @@ Holds: a copy of it in another cluster is no identity there, since the cluster's
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
+from collections.abc import Callable
 from typing import Any, Final
 
 from muster_chassis import logs
 from muster_chassis.backoff import Backoff
-from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client
+from muster_cluster_agent.adapters.kubernetes.client import Client
 from muster_cluster_agent.domain.kubernetes import marks
 from muster_cluster_agent.errors import BackendError, ClusterFileError
 
 NAME: Final = "muster-agent"
 _BUS: Final = "bus"
-_NOT_FOUND: Final = 404
+_YEAR_2025: Final = 1_735_689_600  # its first second; counted from there a start stays below the contract's limit
 
 _log = logs.get(__name__)
 
@@ -26,8 +28,10 @@ _log = logs.get(__name__)
 class ClusterState:
     """The agent's own ConfigMap. instance: who it is; start: how often it has led; both are there after `open`."""
 
-    def __init__(self, client: Client, namespace: str, cluster: str) -> None:
+    def __init__(self, client: Client, namespace: str, cluster: str, clock: Callable[[], float] = time.time) -> None:
+        """clock: seconds since 1970."""
         self._client = client
+        self._clock = clock
         self._cluster = cluster
         self._namespace = namespace
         self._path = f"/api/v1/namespaces/{namespace}/configmaps"
@@ -40,17 +44,16 @@ class ClusterState:
     async def open(self) -> None:
         """Reads what is kept, and counts this start. Raises ClusterFileError, ApiError or Unreachable."""
         here = str((await self._client.get("/api/v1/namespaces/kube-system"))["metadata"]["uid"])
-        try:
-            raw = await self._client.get(f"{self._path}/{NAME}")
-        except ApiError as error:
-            if error.status != _NOT_FOUND:
-                raise
+        raw = await self._client.find(f"{self._path}/{NAME}")
+        if raw is None:
             raw = await self._client.post(self._path, self._new_map(here))
         self._data = dict(raw.get("data") or {})
         self._check("cluster_uid", here, "another cluster answers at this address")
         self._check("cluster", self._cluster, "the cluster file names another cluster")
         self.instance = self._data["instance"]
-        self.start = self.read_number("starts") + 1
+        # The scheduler ignores reports with a start number below the highest that it has seen. After a restore of etcd
+        # the stored number is too low. The clock is always higher, because each start takes seconds.
+        self.start = max(self.read_number("starts") + 1, int(self._clock()) - _YEAR_2025)
         # The version makes this fail where another agent has counted meanwhile.
         metadata = {"resourceVersion": raw["metadata"]["resourceVersion"]}
         await self._client.patch(f"{self._path}/{NAME}", {"metadata": metadata, "data": {"starts": str(self.start)}})

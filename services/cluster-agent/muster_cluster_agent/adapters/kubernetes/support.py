@@ -48,7 +48,10 @@ KUBERNETES: Final = Support(
 )
 
 
-def support_of(allowed: AbstractSet[str]) -> Support:
-    """What a cluster does whose file allows these of ALLOWABLE."""
+def support_of(allowed: AbstractSet[str], notebook: str = "") -> Support:
+    """What a cluster does whose file allows these of ALLOWABLE. notebook: the image that it gives for notebooks."""
     fields = frozenset[str]().union(*(_INTO_THE_NODE[word] for word in allowed))
-    return replace(KUBERNETES, honoured=KUBERNETES.honoured | fields, refused=KUBERNETES.refused - fields)
+    fields |= {"jupyter"} if notebook else frozenset()
+    return replace(
+        KUBERNETES, honoured=KUBERNETES.honoured | fields, refused=KUBERNETES.refused - fields, notebook=notebook
+    )

@@ -21,6 +21,7 @@ import structlog
 from muster_chassis.threads import filled_pool
 from muster_cluster_agent.adapters.local import cgroups, logfile, machine
 from muster_cluster_agent.adapters.local.addresses import Ports
+from muster_cluster_agent.adapters.local.checks import findings
 from muster_cluster_agent.adapters.local.cluster_file import ClusterFile
 from muster_cluster_agent.adapters.local.confiner import Confiner, Private
 from muster_cluster_agent.adapters.local.dead_man import DeadMan
@@ -38,6 +39,7 @@ from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.adapters.local.tasks import Tasks
 from muster_cluster_agent.adapters.local.watcher import Watcher
 from muster_cluster_agent.adapters.local.workdirs import Workdirs
+from muster_cluster_agent.domain import retirement
 from muster_cluster_agent.domain.actions import (
     ALREADY,
     DONE,
@@ -51,10 +53,12 @@ from muster_cluster_agent.domain.actions import (
     Route,
     Stop,
 )
+from muster_cluster_agent.domain.findings import Finding
 from muster_cluster_agent.domain.fleet import Fleet
-from muster_cluster_agent.domain.holdings import Holding, device_conflict
+from muster_cluster_agent.domain.holdings import device_conflict
 from muster_cluster_agent.domain.model import NodeHealth, NodeView, Observed, RunKey
 from muster_cluster_agent.domain.plan import ReplicaPlan
+from muster_cluster_agent.domain.retirement import RETIRED, Retirement
 from muster_cluster_agent.errors import BackendError, NotAllowed
 from muster_cluster_agent.ports import Changed, Kept
 from muster_kernel import ids
@@ -236,6 +240,20 @@ class LocalBackend:
                 except Exception as error:  # noqa: BLE001  what a replica has left must not end the agent
                     log.warning("folders_not_removed", workload_id=workload_id, why=str(error)[:300])
 
+    async def check(self) -> Sequence[Finding]:
+        """Return the findings of a check of this machine."""
+        return [*findings(await self.fleet(), self._confiner.ability, self._groups.missing, self._disk.short)]
+
+    async def retire(self, *, force: bool, dry_run: bool) -> Retirement:
+        """A local cluster leaves nothing behind but its state folder; by force its replicas are stopped."""
+        running = [replica for replica in self._replicas if not replica.gone]
+        obstacles = (retirement.running(len(running)),) if running else ()
+        if not retirement.may_delete(obstacles, force=force, dry_run=dry_run):
+            return Retirement(obstacles=obstacles)
+        for replica in running:
+            await self._stop(replica.name, 0.0, RETIRED)
+        return Retirement()
+
     async def dead_man(self) -> float | None:
         """The largest dead-man's deadline that a replica is held to."""
         return await self._dead_man.told()
@@ -332,14 +350,7 @@ class LocalBackend:
 
         No await between this and adding the replica to the register: two plans for one device exclude each other.
         """
-        held = [
-            Holding(other.name, share)
-            for device in {share.device for share in plan.shares}
-            for other in self._replicas.on(device)
-            if not other.gone
-            for share in other.shares
-            if share.device == device
-        ]
+        held = self._replicas.holdings({share.device for share in plan.shares})
         if not held:
             return ""
         known = {device.uuid: device for node in self.declared.nodes for device in node.devices}

@@ -5,9 +5,10 @@ The local back end's memory of its disk. Holds: all indexes name the same replic
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from muster_cluster_agent.adapters.local.replicas import Replica
+from muster_cluster_agent.domain.holdings import Holding
 
 
 class Register:
@@ -44,6 +45,17 @@ class Register:
     def on(self, device: str) -> Sequence[Replica]:
         """The replicas that were given that device or a part of it, also those that are gone."""
         return tuple(self._by_device.get(device, {}).values())
+
+    def holdings(self, devices: Iterable[str]) -> list[Holding]:
+        """What replicas that are not GONE hold of these devices."""
+        return [
+            Holding(replica.name, share)
+            for device in devices
+            for replica in self.on(device)
+            if not replica.gone
+            for share in replica.shares
+            if share.device == device
+        ]
 
     def __contains__(self, name: object) -> bool:
         return name in self._by_name

@@ -45,7 +45,8 @@ _PATIENT: Final = tuple(
 class Style:
     """What a cluster's file says of every pod.
 
-    resource: the extended resource whose units are GPUs. tolerate: tolerations as the API has them.
+    resource: the extended resource whose units are GPUs. tolerate: tolerations as the API has them. direct: a pod names
+    its node itself, so that no scheduler of the cluster looks at it.
     """
 
     resource: str = "nvidia.com/gpu"
@@ -54,6 +55,7 @@ class Style:
     scheduler: str = ""
     pull_secrets: tuple[str, ...] = ()
     tolerate: tuple[Mapping[str, Any], ...] = field(default=())
+    direct: bool = False
 
 
 def owned_by(root: str, uid: str) -> Manifest:
@@ -105,7 +107,6 @@ def digest_of(manifest: Manifest) -> str:
 def _pod_spec(plan: ReplicaPlan, container: Container, style: Style) -> Manifest:
     start = start_of(plan)
     volumes = tuple(_volumes(plan, container, start))
-    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [plan.node]}]}]
     secrets = dict.fromkeys((*container.pull_secrets, *style.pull_secrets))
     spec: Manifest = {
         "restartPolicy": "Never",
@@ -114,7 +115,7 @@ def _pod_spec(plan: ReplicaPlan, container: Container, style: Style) -> Manifest
         "enableServiceLinks": False,
         "hostname": f"{plan.role}-{plan.index}",
         "subdomain": plan.gang,
-        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}},
+        **_binding(plan.node, direct=style.direct),
         "tolerations": [*style.tolerate, *_PATIENT],
         "containers": [_main(plan, container, start, style, [mount for _, mount in volumes])],
     }
@@ -130,6 +131,16 @@ def _pod_spec(plan: ReplicaPlan, container: Container, style: Style) -> Manifest
     if volumes:
         spec["volumes"] = [volume for volume, _ in volumes]
     return spec
+
+
+def _binding(node: str, *, direct: bool) -> Manifest:
+    """What binds a pod to its node: by itself, or by the cluster's scheduler, which has no other choice."""
+    if direct:
+        return {"nodeName": node}
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]
+    return {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    }
 
 
 def _volumes(plan: ReplicaPlan, container: Container, start: Start) -> Iterable[tuple[Manifest, Manifest]]:

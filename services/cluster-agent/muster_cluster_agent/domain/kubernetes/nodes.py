@@ -87,7 +87,7 @@ def node_of(raw: Json) -> KubernetesNode:
 def reported(node: KubernetesNode, others: Iterable[Pod], counting: Counting) -> Node:
     """The node as the scheduler hears of it. others: pods on it that are not Muster's and not terminal."""
     labels = dict(node.labels)
-    devices = 0 if _is_shared(labels) else dict(node.allocatable.extended).get(counting.resource, 0)
+    devices = 0 if is_shared(node) else dict(node.allocatable.extended).get(counting.resource, 0)
     foreign = _foreign([pod.amounts for pod in others], counting)
     return Node(
         name=node.name,
@@ -105,7 +105,7 @@ def reported(node: KubernetesNode, others: Iterable[Pod], counting: Counting) ->
         ),
         foreign=foreign,
         anonymous=devices,
-        anonymous_model=card_of(labels.get(_PRODUCT, ""), _memory(labels)) if devices else "",
+        anonymous_model=card_of(product_of(node), _memory(labels)) if devices else "",
         anonymous_memory_bytes=_memory(labels) if devices else 0,
         extended=tuple((name, amount) for name, amount in node.allocatable.extended if name != counting.resource),
     )
@@ -115,6 +115,17 @@ def view(node: KubernetesNode, now: float, counting: Counting) -> NodeView:
     """The node as reconciling needs it."""
     devices = dict(node.allocatable.extended).get(counting.resource, 0)
     return NodeView(node.name, _health(node, now, counting), node.boot, anonymous=devices)
+
+
+def product_of(node: KubernetesNode) -> str:
+    """The product of its GPUs, as GPU feature discovery labels it; empty: no label says it."""
+    return dict(node.labels).get(_PRODUCT, "")
+
+
+def is_shared(node: KubernetesNode) -> bool:
+    """Whether one unit is less than a card: time-slicing that was not renamed must never be a whole device."""
+    count = dict(node.labels).get(_REPLICATED, "1")
+    return product_of(node).endswith(_SHARED) or (count.isdigit() and int(count) > 1)
 
 
 def without_object(name: str, at: float, *, uid: str = "", boot: str = "") -> KubernetesNode:
@@ -167,12 +178,6 @@ def _foreign(held: Sequence[Amounts], counting: Counting) -> Foreign:
         anonymous=extended.pop(counting.resource, 0),
         extended=tuple(sorted(extended.items())),
     )
-
-
-def _is_shared(labels: Mapping[str, str]) -> bool:
-    """Whether one unit is less than a card: time-slicing that was not renamed must never be a whole device."""
-    count = labels.get(_REPLICATED, "1")
-    return labels.get(_PRODUCT, "").endswith(_SHARED) or (count.isdigit() and int(count) > 1)
 
 
 def _memory(labels: Mapping[str, str]) -> int:

@@ -60,8 +60,13 @@ def namespace(name: str, project: str, found: Namespace | None) -> Answer:
         text = f"namespace {name} is missing, or lacks the label muster.io/project={project}"
     elif found.terminating:
         text = f"namespace {name} is being deleted"
-    else:
+    elif found.project != project:
         text = f"namespace {name} belongs to project {found.project or 'none'}, not to {project}"
+    else:
+        text = (
+            f"namespace {name} was made by another agent of Muster (cluster {found.cluster or 'not named'}): to use it "
+            "here, remove its labels muster.io/origin and muster.io/cluster"
+        )
     return Answer(Outcome.REFUSED, text, RefusalCode.NAMESPACE_NOT_OURS)
 
 
@@ -83,11 +88,11 @@ def mutated(asked: Manifest, made: Mapping[str, Any]) -> tuple[str, ...]:
         for path, old, new in (
             (
                 "spec.affinity.nodeAffinity",
-                spec["affinity"]["nodeAffinity"],
+                (spec.get("affinity") or {}).get("nodeAffinity"),
                 (found.get("affinity") or {}).get("nodeAffinity"),
             ),
             ("spec.schedulerName", spec.get("schedulerName", found.get("schedulerName")), found.get("schedulerName")),
-            ("spec.nodeName", None, found.get("nodeName")),
+            ("spec.nodeName", spec.get("nodeName"), found.get("nodeName")),
             ("spec.restartPolicy", spec["restartPolicy"], found.get("restartPolicy")),
         )
         if old != new

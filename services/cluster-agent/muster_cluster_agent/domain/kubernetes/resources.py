@@ -19,8 +19,16 @@ class Resource:
 
     def path(self, namespace: str) -> str:
         """Where the API has the objects of a namespace."""
-        group = f"/apis/{self.api}" if "/" in self.api else f"/api/{self.api}"
-        return f"{group}/namespaces/{namespace}/{self.plural}"
+        return f"{self._group}/namespaces/{namespace}/{self.plural}"
+
+    @property
+    def everywhere(self) -> str:
+        """Where the API has the objects of all namespaces."""
+        return f"{self._group}/{self.plural}"
+
+    @property
+    def _group(self) -> str:
+        return f"/apis/{self.api}" if "/" in self.api else f"/api/{self.api}"
 
 
 SERVICE: Final = Resource("v1", "Service", "services")
@@ -29,7 +37,10 @@ CONFIG_MAP: Final = Resource("v1", "ConfigMap", "configmaps")
 BUDGET: Final = Resource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
 POLICY: Final = Resource("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
 CLAIM: Final = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
-_BY_PLURAL: Final = {each.plural: each for each in (SERVICE, SECRET, CONFIG_MAP, BUDGET, POLICY, CLAIM)}
+POD: Final = Resource("v1", "Pod", "pods")
+WITH_RUNS: Final = (SERVICE, SECRET, CONFIG_MAP, BUDGET, POLICY, CLAIM)
+"""What Muster makes for runs and workloads, in addition to their pods."""
+_BY_PLURAL: Final = {each.plural: each for each in WITH_RUNS}
 
 
 def text_of(names: Iterable[tuple[Resource, str]]) -> str:

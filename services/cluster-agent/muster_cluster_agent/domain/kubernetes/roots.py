@@ -126,13 +126,29 @@ def root_of(raw: Json, owner: Owner) -> Root | WorkloadRoot:
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """A namespace: whose project it is, and whether it is going. origin: the agent that made it, if one did."""
+    """A namespace: whose project it is, and whether it is going.
+
+    origin, cluster: the agent that made it, and of which cluster of Muster it is; empty where no label says it.
+    """
 
     name: str
     project: str
     terminating: bool
     origin: str = ""
     uid: str = ""
+    cluster: str = ""
+
+    def belongs_to(self, owner: Owner) -> bool:
+        """Return whether no label names another agent, or another cluster of Muster."""
+        return self.origin in {"", owner.origin} and self.cluster in {"", owner.cluster}
+
+    def is_made_by(self, owner: Owner) -> bool:
+        """Return whether this agent has made it; an administrator's own namespace has no origin."""
+        return self.origin == owner.origin
+
+    def accepts(self, project: str, owner: Owner) -> bool:
+        """Return whether this agent may write here for that project."""
+        return not self.terminating and self.project == project and self.belongs_to(owner)
 
 
 def namespace_of(raw: Json) -> Namespace:
@@ -146,4 +162,5 @@ def namespace_of(raw: Json) -> Namespace:
         terminating,
         labels.get(marks.ORIGIN, ""),
         metadata.get("uid", ""),
+        labels.get(marks.CLUSTER, ""),
     )

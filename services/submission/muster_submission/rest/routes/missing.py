@@ -178,7 +178,7 @@ _TABLE: Final[Sequence[tuple[str, Sequence[tuple[str, str]]]]] = (
         (("GET", "/v1/k8s/clusters/{clusterId}/storage-classes"),),
     ),
     (
-        "a cluster is forgotten when its agent is retired, never while workloads may run there",
+        "a cluster leaves the fleet by `muster clusters leave`, which also has its agent delete what it made",
         (("DELETE", "/api/v1/clusters/{clusterUuid}"),),
     ),
 )

@@ -1,0 +1,40 @@
+"""The cluster file of an agent that is to be installed: what the command says, and more settings of its own."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import yaml
+
+from muster_client.errors import InvalidInput
+from muster_kernel.agent_rights import priority_class
+
+_OUTSIDE: Final = ("kubeconfig", "context")
+
+
+def cluster_file(cluster: str, namespace: str, *, managed: bool, more: str = "", where: str = "") -> str:
+    """The file's text.
+
+    more: further settings as YAML, of the file `where`. Raises InvalidInput where they say otherwise than the command.
+    """
+    own: dict[str, Any] = {
+        "cluster": cluster,
+        "backend": "kubernetes",
+        "namespace": namespace,
+        "namespaces": "managed" if managed else "listed",
+    }
+    try:
+        given = yaml.safe_load(more) or {}
+    except yaml.YAMLError as problem:
+        raise InvalidInput(f"{where} is not YAML: {problem}") from None
+    if not isinstance(given, dict):
+        raise InvalidInput(f"{where}: expected settings as `key: value`")
+    for key, value in own.items():
+        if given.get(key, value) != value:
+            raise InvalidInput(
+                f"{where}: {key} is {given[key]!r}, but this command sets it to {value!r}: remove it from the file"
+            )
+    for key in _OUTSIDE:
+        if key in given:
+            raise InvalidInput(f"{where}: {key} is for an agent outside of the cluster; leave it out")
+    return yaml.safe_dump({**own, "priority_class": priority_class(cluster), **given}, sort_keys=False)

@@ -1,0 +1,90 @@
+"""`muster clusters cleanup`: deletes what agents created in a cluster, without an agent or a control plane.
+
+Found by the client through the entry-point group `muster.clusters`. It acts by an administrator's kubeconfig. Holds:
+only objects with Muster's labels of that cluster are touched; it may be repeated.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client, configuration
+from muster_cluster_agent.domain.kubernetes import marks
+from muster_cluster_agent.domain.kubernetes.resources import POD, WITH_RUNS, Resource
+from muster_cluster_agent.errors import BackendError, ClusterFileError
+
+_PAGE: Final = "500"
+_RATE: Final = 100.0
+_BURST: Final = 200.0
+_OURS: Final = frozenset({marks.GONE, marks.ROOT})
+
+
+async def cleanup(cluster: str, *, kubeconfig: Path, context: str = "", yes: bool = False) -> int:
+    """Deletes everything that agents of Muster created in a cluster. Needs no control plane.
+
+    Use it if the agent or the control plane is lost. Pods are stopped, and claims that Muster created are deleted with
+    their data. Namespaces and the objects that `muster clusters join` printed stay.
+
+    Args:
+        cluster: Its id.
+        kubeconfig: How the cluster is reached, with the rights to list and delete everything there.
+        context: Of the kubeconfig; else its current one.
+        yes: Delete the objects. Without it they are counted and nothing is done.
+    """
+    try:
+        how = await configuration(kubeconfig, context or None)
+        async with Client(how, rate=_RATE, burst=_BURST) as client:
+            counted, failures = await _clean(client, cluster, do=yes)
+    except (BackendError, ClusterFileError) as error:
+        sys.stderr.write(f"muster: {error}\n")
+        return 1
+    total = ", ".join(f"{count} {plural}" for plural, count in sorted(counted.items()))
+    done = "deleted" if yes else "to delete; say --yes to delete them"
+    sys.stdout.write(f"cluster {cluster}: {f'{total} {done}' if total else 'nothing to delete'}\n")
+    for failure in failures:
+        sys.stderr.write(f"muster: {failure}\n")
+    return 1 if failures else 0
+
+
+async def _clean(client: Client, cluster: str, *, do: bool) -> tuple[Counter[str], list[str]]:
+    """Deletes pods first and then the rest; how many of each kind there were, and what could not be deleted."""
+    counted: Counter[str] = Counter()
+    failures: list[str] = []
+    for resource in (POD, *WITH_RUNS):
+        for item in await _all(client, resource, f"{marks.SELECTOR},{marks.CLUSTER}={cluster}"):
+            counted[resource.plural] += 1
+            if not do:
+                continue
+            metadata = item["metadata"]
+            try:
+                await _delete(client, f"{resource.path(metadata['namespace'])}/{metadata['name']}", metadata)
+            except BackendError as error:
+                if not (isinstance(error, ApiError) and error.gone_or_changed):
+                    failures.append(f"{resource.kind} {metadata['namespace']}/{metadata['name']}: {error}")
+    return counted, failures
+
+
+async def _all(client: Client, resource: Resource, selector: str) -> list[Any]:
+    found: list[Any] = []
+    token = ""
+    while True:
+        query = {"labelSelector": selector, "limit": _PAGE, **({"continue": token} if token else {})}
+        page = await client.get(resource.everywhere, **query)
+        found += page["items"]
+        token = page["metadata"].get("continue") or ""
+        if not token:
+            return found
+
+
+async def _delete(client: Client, path: str, metadata: Any) -> None:
+    """Strips Muster's finalizers and deletes the object; others' finalizers stay."""
+    finalizers = metadata.get("finalizers") or []
+    others = [one for one in finalizers if one not in _OURS]
+    uid = metadata["uid"]
+    if len(others) < len(finalizers):
+        await client.patch(path, {"metadata": {"uid": uid, "finalizers": others or None}})
+    if "deletionTimestamp" not in metadata:
+        await client.delete(path, {"preconditions": {"uid": uid}})

@@ -1,0 +1,65 @@
+"""The rights that an agent needs in a Kubernetes cluster, and the names of what it is installed as.
+
+One table for its three readers: `muster clusters join` grants the rights, `muster clusters check` asks the API server
+for each of them, and docs/guides/kubernetes-clusters.md lists them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+ACCOUNT: Final = "muster-agent"
+"""The agent's ServiceAccount, and the name of most of what it is installed with."""
+
+
+class Scope(StrEnum):
+    """Where a right holds."""
+
+    CLUSTER = "the cluster"
+    PROJECTS = "namespaces of projects"
+    OWN = "its own namespace"
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """Verbs on some resources of one API group.
+
+    group: empty for the core group. resources: as the API names them, such as `pods/log`. managed: needed only where
+    the agent makes the namespaces of projects by itself.
+    """
+
+    scope: Scope
+    group: str
+    resources: tuple[str, ...]
+    verbs: tuple[str, ...]
+    managed: bool = False
+
+
+RIGHTS: Final = (
+    Right(Scope.CLUSTER, "", ("pods", "nodes", "namespaces", "configmaps"), ("get", "list", "watch")),
+    Right(Scope.CLUSTER, "", ("namespaces",), ("create",), managed=True),
+    Right(Scope.CLUSTER, "scheduling.k8s.io", ("priorityclasses",), ("get",)),
+    Right(Scope.CLUSTER, "node.k8s.io", ("runtimeclasses",), ("get",)),
+    Right(Scope.CLUSTER, "storage.k8s.io", ("storageclasses",), ("list",)),
+    Right(Scope.PROJECTS, "", ("events",), ("list",)),
+    Right(Scope.PROJECTS, "", ("pods", "configmaps"), ("create", "patch", "delete")),
+    Right(Scope.PROJECTS, "", ("pods/log",), ("get",)),
+    Right(Scope.PROJECTS, "", ("services",), ("create", "get", "patch", "delete")),
+    Right(Scope.PROJECTS, "policy", ("poddisruptionbudgets",), ("create", "get", "patch", "delete")),
+    Right(Scope.PROJECTS, "networking.k8s.io", ("networkpolicies",), ("create", "get", "delete")),
+    Right(Scope.PROJECTS, "", ("persistentvolumeclaims", "secrets"), ("create", "get", "delete")),
+    Right(Scope.OWN, "coordination.k8s.io", ("leases",), ("get", "create", "update")),
+    Right(Scope.OWN, "", ("configmaps",), ("get", "create", "patch")),
+)
+
+
+def priority_class(cluster: str) -> str:
+    """The PriorityClass of a cluster's pods, with `preemptionPolicy: Never`: Muster alone decides what is preempted."""
+    return f"muster-{cluster}"
+
+
+def rights(scope: Scope, *, managed: bool) -> tuple[Right, ...]:
+    """The rights of a scope. managed: the agent makes the namespaces of projects by itself."""
+    return tuple(right for right in RIGHTS if right.scope is scope and (managed or not right.managed))
