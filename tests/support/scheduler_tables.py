@@ -69,7 +69,7 @@ class Tables:
         if sql in _SETS:
             table, names, key = _SETS[sql]
             for line in zip(*columns, strict=True):
-                self._put(table, line[:key], dict(zip(names, line, strict=True)), keep=sql == postgres._REQUESTS)
+                self._put(table, line[:key], dict(zip(names, line, strict=True)))
         elif sql in _OVER:
             table, key = _OVER[sql]
             for line in zip(*columns, strict=True):
@@ -106,10 +106,8 @@ class Tables:
             found = {"error": error, "trace": trace, "at": datetime.fromtimestamp(at / 1e6, UTC)}
             self._put("quarantine", (workload,), {"workload": workload} | found)
 
-    def _put(self, table: str, key: tuple[Any, ...], row: dict[str, Any], *, keep: bool = False) -> None:
-        rows = self.rows.setdefault(table, {})
-        if not (keep and key in rows):
-            rows[key] = row
+    def _put(self, table: str, key: tuple[Any, ...], row: dict[str, Any]) -> None:
+        self.rows.setdefault(table, {})[key] = row
 
     @asynccontextmanager
     async def transaction(self, *, isolation: str, readonly: bool) -> AsyncIterator[None]:

@@ -57,7 +57,7 @@ class Kin:
     clusters: tuple[str, ...]
     fields: frozenset[str]
     kind: WorkloadKind
-    trials: Trials | None  # these and elastic gangs begin spec_clusters than what asks for the same at first
+    trials: Trials | None  # these and elastic gangs begin otherwise than what asks for the same at first
     stretch: Stretch | None
     terms: Terms
     keeps_data: bool
