@@ -36,7 +36,7 @@ def next_due(workload: Workload, rules: Rules, nodes: Mapping[tuple[str, str], N
 
 
 def certain_end(workload: Workload, rules: Rules, nodes: Mapping[tuple[str, str], Node], grace: int) -> int | None:
-    """When a running workload will have to go whatever it does; None: nobody knows. grace: seconds.
+    """When a running workload will have to go whatever it does; None: it is not known. grace: seconds.
 
     GPUs that stand idle may be used again, and of several nodes each sends away its own replicas alone.
     """

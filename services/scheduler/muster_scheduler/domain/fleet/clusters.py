@@ -75,7 +75,7 @@ class Cluster:
     held: HeldParts | None = None  # a list of held assignments of which parts are missing
     left: bool = False  # an operator has taken it out of the fleet
     behind_since: int = 0  # since when what is reported of its nodes cannot be applied; 0: nothing is lost
-    # Other instances that reported, and when; not in the books, since those that live report again in seconds.
+    # Other instances that reported, and when; not persisted: those that live report again within seconds.
     strangers: dict[str, int] = field(default_factory=dict)
 
     def notice(self, instance: str, now: int) -> None:
