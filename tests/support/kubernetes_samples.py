@@ -44,6 +44,7 @@ SAMPLES: Final[dict[str, tuple[dict[str, Any], Any]]] = {
     "extended_resources": ({}, [placement_pb2.ExtendedResource(label="r", resource="rdma/hca", quantity="1")]),
     "framework": ({**GANG}, workload_pb2.FRAMEWORK_TF),
     "host_ipc": ({}, True),
+    "host_network": ({}, True),
     "image": ({}, "other"),
     "image_pull_policy": ({}, workload_pb2.IMAGE_PULL_POLICY_ALWAYS),
     "image_pull_secrets": ({}, workload_pb2.StringList(values=["registry"])),

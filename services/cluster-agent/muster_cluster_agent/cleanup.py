@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
+from muster_cluster_agent.adapters.kubernetes import removal
 from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client, configuration
 from muster_cluster_agent.domain.kubernetes import marks
 from muster_cluster_agent.domain.kubernetes.resources import POD, WITH_RUNS, Resource
@@ -81,10 +82,6 @@ async def _all(client: Client, resource: Resource, selector: str) -> list[Any]:
 
 async def _delete(client: Client, path: str, metadata: Any) -> None:
     """Strips Muster's finalizers and deletes the object; others' finalizers stay."""
-    finalizers = metadata.get("finalizers") or []
-    others = [one for one in finalizers if one not in _OURS]
-    uid = metadata["uid"]
-    if len(others) < len(finalizers):
-        await client.patch(path, {"metadata": {"uid": uid, "finalizers": others or None}})
+    await removal.release(client, path, metadata["uid"], metadata.get("finalizers") or (), _OURS)
     if "deletionTimestamp" not in metadata:
-        await client.delete(path, {"preconditions": {"uid": uid}})
+        await removal.delete(client, path, metadata["uid"])

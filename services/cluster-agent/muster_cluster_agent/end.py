@@ -39,7 +39,7 @@ def end(state: Path, seconds: float = _SECONDS) -> int:
         procfs.send(pid, start, signal.SIGTERM)
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and any(procfs.alive(*one) for one in supervisors):
-        time.sleep(0.02)  # another program's end is awaited, and it tells nobody
+        time.sleep(0.02)  # it waits for another program, which does not tell of its end
     for pid, start in supervisors:
         procfs.send(pid, start, signal.SIGKILL)
     _end_pump(state)

@@ -5,7 +5,7 @@ AgentError
     good one) StateFolderError    the state folder belongs to another agent, or cannot be written BackendError
     the back end does not answer           (looked at again) NotAllowed          a replica
     asks for what its project was not given       (it does not start) BadRecord           a record that is no assignment
-    (dead letter; architecture rule 11) SecretsError    nobody hands out a workload's credentials (tried again)
+    (dead letter; architecture rule 11) SecretsError    no service hands out a workload's credentials (tried again)
 
 None becomes a gRPC code: agents serve no calls of users.
 """

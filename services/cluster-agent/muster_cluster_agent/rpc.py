@@ -58,7 +58,7 @@ class Gateway:
             await backoff.pause()
 
     async def of(self, workload_id: str) -> Mapping[str, str]:
-        """What a workload of this cluster holds: reference -> value. Raises SecretsError where nobody answers.
+        """What a workload of this cluster holds: reference -> value. Raises SecretsError where there is no answer.
 
         A connection of its own: credentials are asked for at a start, and a start must not wait for a broken stream.
         """

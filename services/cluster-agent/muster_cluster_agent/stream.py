@@ -199,14 +199,14 @@ class Assignments:
         return True
 
     def _check_epoch(self, value: Assignment | Release) -> None:
-        """One record with a number that nobody wrote must not make this agent deaf to its scheduler for ever."""
+        """One record with a wrong number must not make this agent deaf to its scheduler for ever."""
         try:
             epoch_after(value.epoch, self._agent.epoch, LARGEST_LEAP)
         except ValueError as error:
             raise BadRecord(str(error)) from error
 
     async def _judge(self, value: Assignment | Release, taken: Taken) -> None:
-        """Health says when assignments are refused one after the other: the agent lives, and obeys nobody.
+        """Health says when assignments are refused one after the other: the agent lives, and obeys no scheduler.
 
         The scheduler is told too, with the highest epoch that was seen, so that its next term begins beyond it.
         """

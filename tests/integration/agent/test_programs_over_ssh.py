@@ -85,12 +85,36 @@ def test_a_worker_without_sshd_says_what_its_image_needs(tmp_path: Path) -> None
 
 def test_a_launcher_finds_the_way_to_its_workers_and_becomes_its_command(tmp_path: Path) -> None:
     keys, own = folders(tmp_path)
-    words = ("sh", str(SHIMS / "launcher.sh"), "2222", keys, own, "sh", "-c", 'umask; echo "$0 $1"; exit 3', "a b", "c")
-    done = run(*words, cwd=tmp_path, PATH="/usr/bin:/bin", HOME=str(tmp_path))
+    command = ("sh", "-c", 'umask; echo "$0 $1"; exit 3', "a b", "c")
+    done = run(
+        "sh",
+        str(SHIMS / "launcher.sh"),
+        "2222",
+        keys,
+        own,
+        "",
+        *command,
+        cwd=tmp_path,
+        PATH="/usr/bin:/bin",
+        HOME=str(tmp_path),
+    )
     assert (done.returncode, done.stdout.splitlines()[1:]) == (3, ["a b c"])
     assert int(done.stdout.split()[0], 8) == _umask()
     assert f"IdentityFile {own}/id" in Path(own, "config").read_text()
     assert not (tmp_path / ".ssh").exists()  # a home may be shared by all that its user runs
+
+
+def test_workers_that_share_a_nodes_network_are_reached_at_ports_of_their_own(tmp_path: Path) -> None:
+    keys, own = folders(tmp_path)
+    ports = tmp_path / "ssh_ports"
+    ports.write_text("Host worker-0.run\n    Port 20123\n")
+    done = run(
+        "sh", str(SHIMS / "launcher.sh"), "2222", keys, own, str(ports), "true", cwd=tmp_path, PATH="/usr/bin:/bin"
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [line.strip() for line in Path(own, "config").read_text().splitlines()]
+    assert lines[:4] == ["Host worker-0.run", "Port 20123", "Host *", "Port 2222"]  # ssh takes the first that it finds
+    assert Path(own, "config").stat().st_mode & 0o777 == 0o600
 
 
 def _umask() -> int:

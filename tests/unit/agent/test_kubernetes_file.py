@@ -128,5 +128,5 @@ def test_a_cluster_allows_what_reaches_into_its_nodes() -> None:
     found = parse("cluster: c\nbackend: kubernetes\nallow: [hostPath]\n", where=WHERE)
     assert {"volumes", "mountPropagation"}.isdisjoint(support_of(found.allowed).refused_words)
     assert "hostIpc" in support_of(found.allowed).refused_words
-    with pytest.raises(ClusterFileError, match="expected words of hostPath, hostIpc, not rootkit"):
+    with pytest.raises(ClusterFileError, match="expected words of hostPath, hostIpc, hostNetwork, not rootkit"):
         parse("cluster: c\nbackend: kubernetes\nallow: [hostPath, rootkit]\n", where=WHERE)

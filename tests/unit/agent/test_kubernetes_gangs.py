@@ -9,11 +9,21 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from muster_cluster_agent.adapters import specs
-from muster_cluster_agent.domain.kubernetes import manifests, marks, programs, resources, roots, run_objects
+from muster_cluster_agent.domain.kubernetes import (
+    host_ports,
+    manifests,
+    marks,
+    programs,
+    resources,
+    roots,
+    run_objects,
+)
 from muster_cluster_agent.domain.kubernetes.manifests import Style
 from muster_cluster_agent.domain.kubernetes.resources import Resource
 from muster_cluster_agent.domain.kubernetes.run_objects import KeyPair
@@ -27,8 +37,17 @@ ID = "33333333-3333-4333-8333-333333333333"
 PAIR = KeyPair("private text", "public line\n")
 
 
-def gang(framework: int, *, workers: int = 2, most: int = 0, master: str = "", **fields: Any) -> list[ReplicaPlan]:
-    """A gang whose workers have two GPUs each; master: the role that comes with them, empty: none."""
+def alone() -> ReplicaPlan:
+    return gang(workload_pb2.FRAMEWORK_PYTORCH, workers=1, command="python t.py")[0]
+
+
+def gang(
+    framework: int, *, workers: int = 2, most: int = 0, master: str = "", master_network: bool = False, **fields: Any
+) -> list[ReplicaPlan]:
+    """A gang whose workers have two GPUs each; master: the role that comes with them, empty: none.
+
+    master_network: the master alone uses the network of its node.
+    """
     spec = workload_pb2.WorkloadSpec(kind=options_pb2.KIND_DISTRIBUTED, framework=framework, image="i", **fields)  # type: ignore[arg-type]
     runs = [Run("worker", 0, workers, "n-7", anonymous=2), *([Run(master, 0, 1, "n-7")] if master else [])]
     template = specs.template(spec, containers=True)
@@ -36,6 +55,9 @@ def gang(framework: int, *, workers: int = 2, most: int = 0, master: str = "", *
         1, 0, specs.pattern(spec), template, tuple(runs), framework=specs.framework(spec), slots_per_worker=2
     )
     revision = replace(revision, least=1 if most else 0, most=most)
+    if master_network:
+        spec.host_network = True
+        revision = replace(revision, master=specs.template(spec, containers=True))
     assignment = Assignment(ID, 1, "", 1, (revision,), project="p", namespace="runai-p", name="bert")
     return list(replica_plans(assignment, revision))
 
@@ -74,6 +96,49 @@ def test_an_elastic_gang_meets_at_a_store() -> None:
     assert (env["PET_RDZV_ENDPOINT"], env["PET_NNODES"]) == (f"worker-0.{first.gang}:29400", "1:4")
 
 
+def test_on_the_network_of_its_nodes_every_run_meets_at_ports_of_its_own() -> None:
+    first, second = gang(workload_pb2.FRAMEWORK_PYTORCH, command="torchrun train.py", host_network=True)
+    pod = manifests.pod(OWNER, first, Style(), "uid")["spec"]
+    assert (pod["hostNetwork"], pod["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
+    port = int(env_of(first)["MASTER_PORT"])
+    assert port == int(env_of(second)["MASTER_PORT"])
+    assert host_ports.FIRST <= port < host_ports.FIRST + host_ports.NUMBER
+    later = replace(first, gang=f"{first.gang}-1")
+    assert int(env_of(later)["MASTER_PORT"]) != port
+    assert "hostNetwork" not in manifests.pod(OWNER, alone(), Style(), "uid")["spec"]
+
+
+def test_members_on_one_node_do_not_listen_on_the_same_port() -> None:
+    first, _ = gang(workload_pb2.FRAMEWORK_TF, command="python t.py", host_network=True)
+    ports = [place.rpartition(":")[2] for place in json.loads(env_of(first)["TF_CONFIG"])["cluster"]["worker"]]
+    assert len({*ports}) == 2
+    *workers, launcher = gang(workload_pb2.FRAMEWORK_MPI, master="launcher", command="./solve", host_network=True)
+    listening = [main_of(worker)["readinessProbe"]["tcpSocket"]["port"] for worker in workers]
+    assert len({*listening}) == 2
+    assert [main_of(worker)["args"][1] for worker in workers] == [str(port) for port in listening]
+    assert main_of(launcher)["args"][4] == "/muster-hosts/ssh_ports"
+    hosts = objects(launcher)[resources.CONFIG_MAP]["data"]["ssh_ports"]
+    assert hosts == "".join(
+        f"Host worker-{index}.{launcher.gang}\n    Port {port}\n" for index, port in enumerate(listening)
+    )
+
+
+def test_members_agree_on_the_port_where_the_master_alone_uses_its_nodes_network() -> None:
+    master, worker = gang(
+        workload_pb2.FRAMEWORK_PYTORCH, workers=1, master="master", command="torchrun t.py", master_network=True
+    )
+    assert env_of(master)["MASTER_PORT"] == env_of(worker)["MASTER_PORT"] != "29500"
+    assert "hostNetwork" not in manifests.pod(OWNER, worker, Style(), "uid")["spec"]
+
+
+@given(st.text(min_size=1, max_size=60), st.integers(2, 500))
+def test_places_of_one_run_have_different_ports_in_the_range(run: str, members: int) -> None:
+    ports = [host_ports.host_port(run, place) for place in range(2 * members)]
+    assert len({*ports}) == 2 * members
+    assert min(ports) >= 20_000
+    assert max(ports) < 30_000
+
+
 def test_what_a_framework_needs_wins_over_what_its_user_sets() -> None:
     environment = [workload_pb2.EnvironmentVariable(label="MASTER_ADDR", value="elsewhere")]
     first, _ = gang(workload_pb2.FRAMEWORK_PYTORCH, command="python t.py", environment=environment)
@@ -106,7 +171,7 @@ def test_mpi_runs_an_sshd_in_each_worker_and_mpirun_over_their_names() -> None:
     ]
     assert serving["readinessProbe"] == {"tcpSocket": {"port": 2222}, "periodSeconds": 2}
     starting, env = main_of(launcher), env_of(launcher)
-    assert starting["args"][4:] == ["mpirun", "-np", "4", "./solve", "--x"]
+    assert starting["args"][5:] == ["mpirun", "-np", "4", "./solve", "--x"]
     assert env["OMPI_MCA_orte_default_hostfile"] == env["PRTE_MCA_prte_default_hostfile"] == "/muster-hosts/hostfile"
     assert env["OMPI_MCA_plm_rsh_args"] == env["PRTE_MCA_plm_ssh_args"] == "-F /muster-ssh/config"
     hosts = objects(launcher)[resources.CONFIG_MAP]
@@ -132,7 +197,7 @@ def test_a_colossalai_launcher_starts_torchrun_on_each_worker_in_its_own_folder(
         working_dir="/w",
         environment=environment,
     )
-    assert main_of(launcher)["args"][4:] == [
+    assert main_of(launcher)["args"][5:] == [
         "python3",
         "/muster/over_ssh.py",
         "/muster-ssh/config",

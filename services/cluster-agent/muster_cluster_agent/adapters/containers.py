@@ -54,6 +54,7 @@ def container(spec: workload_pb2.WorkloadSpec) -> Container:
         ports=_ports(spec),
         volumes=volumes(spec),
         host_ipc=spec.host_ipc,
+        host_network=spec.host_network,
         home=_home(spec) if spec.create_home_dir else "",
         security=_security(spec),
     )

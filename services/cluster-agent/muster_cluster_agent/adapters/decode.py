@@ -52,7 +52,7 @@ def uuid_bytes(name: str) -> bytes:
 
 
 def from_scheduler(headers: Mapping[str, bytes]) -> None:
-    """Raises BadRecord for a record that the scheduler did not write. It names no workload: nobody is told of it."""
+    """Raises BadRecord for a record that the scheduler did not write. It names no workload to report about."""
     source = headers.get("ce_source", b"")
     if source != SOURCE:
         raise BadRecord(f"ce_source is {source[:80]!r}: only the scheduler writes assignments ({SOURCE!r})")

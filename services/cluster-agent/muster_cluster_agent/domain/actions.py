@@ -121,7 +121,7 @@ Action = BackendAction | Refuse | NothingHere | Absent
 
 
 class Outcome(Enum):
-    """A back end's answer. UNKNOWN: nobody can say whether it worked; look again and repeat."""
+    """A back end's answer. UNKNOWN: it is not known whether it worked; look again and repeat."""
 
     DONE = "done"
     ALREADY = "already"

@@ -60,8 +60,8 @@ class Container:
     """The container of one role.
 
     pull_policy: Always, IfNotPresent or Never; empty: the cluster's own. extended: whole units by the resource's name.
-    large_shm: /dev/shm is as large as half of its memory. host_ipc: it shares its node's. home: a folder that is made
-    as its home; empty: the image's own.
+    large_shm: /dev/shm is as large as half of its memory. host_ipc, host_network: it uses its node's. home: a folder
+    that is made as its home; empty: the image's own.
     """
 
     image: str
@@ -77,5 +77,6 @@ class Container:
     ports: tuple[ServedPort, ...] = ()
     volumes: tuple[Volume, ...] = ()
     host_ipc: bool = False
+    host_network: bool = False
     home: str = ""
     security: Security = field(default_factory=Security)

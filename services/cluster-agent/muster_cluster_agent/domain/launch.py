@@ -174,7 +174,7 @@ def calls(launch: TorchLauncher, plan: ReplicaPlan, places: Places, env: Mapping
     found: list[dict[str, object]] = []
     for host, torch in launch.calls:
         argv, settings = _torchrun(torch, plan, places)
-        del settings["MUSTER_RECORD"]  # one file for all workers would be whoever ended last
+        del settings["MUSTER_RECORD"]  # one file for all workers would name the one that ended last
         line = f"cd {shlex.quote(places.cwd)} && exec {shlex.join(expand(word, env) for word in argv)}"
         found.append({"host": host, "command": line, "env": {**dict(plan.env), **dict(plan.credentials), **settings}})
     return found

@@ -118,7 +118,7 @@ class Revision:
     slots_per_worker: int = 1
     processes: int = 0
     framework: Framework = Framework.PYTORCH  # of a gang
-    # Whoever still runs when the deciding replica has succeeded is stopped at once (cleanPodPolicy All and Running).
+    # Replicas that still run when the deciding one has succeeded are stopped at once (cleanPodPolicy All and Running).
     cleaned: bool = False
     without_effect: str = ""  # a sentence about what the spec sets and has no effect here
     # Elastic: the workers that it needs (the ones with the lowest indices), and to how many it may grow; 0: it is not.

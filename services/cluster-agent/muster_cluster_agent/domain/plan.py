@@ -7,6 +7,7 @@ have to be READY first.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -107,6 +108,7 @@ class ReplicaPlan(ReplicaKey):
 
     members: role and index of each replica of a gang, in the order of their ranks; empty where it is no gang.
     served: the ports of all roles of its revision, by which the workload is reached.
+    host_network: some role of its revision uses the network of its node, so that its members meet there.
     credentials: variables whose values no description of the replica may show.
     """
 
@@ -128,6 +130,7 @@ class ReplicaPlan(ReplicaKey):
     namespace: str = ""  # of its project, on back ends that have namespaces
     members: tuple[tuple[str, int], ...] = ()
     served: tuple[ServedPort, ...] = ()
+    host_network: bool = False
     credentials: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     @property
@@ -153,18 +156,25 @@ def replica_plans(assignment: Assignment, revision: Revision) -> tuple[ReplicaPl
     workers = [member for member in members if member.run.role not in LAUNCHERS]
     gang = revision.pattern in {Pattern.GANG, Pattern.MPI}
     ranks = tuple((member.run.role, member.index) for member in members) if gang else ()
-    served = _served(revision, {member.run.role for member in members})
-    return tuple(
-        replace(_plan(assignment, revision, one, workers, len(ranks)), members=ranks, served=served) for one in members
-    )
+    containers = _containers(revision, {member.run.role for member in members})
+    network = any(container.host_network for container in containers)
+    plans = (_plan(assignment, revision, one, workers, len(ranks)) for one in members)
+    served = _served(containers)
+    return tuple(replace(plan, members=ranks, served=served, host_network=network) for plan in plans)
 
 
-def _served(revision: Revision, roles: AbstractSet[str]) -> tuple[ServedPort, ...]:
-    """The ports of these roles, those of the role that decides first; of one container port the first counts."""
+def _containers(revision: Revision, roles: AbstractSet[str]) -> tuple[Container, ...]:
+    """The containers of these roles, that of the role that decides first."""
+    ordered = sorted(roles, key=lambda one: (one not in LAUNCHERS, one))
+    found = [template_of(revision, role).container for role in ordered]
+    return tuple(container for container in found if container is not None)
+
+
+def _served(containers: Iterable[Container]) -> tuple[ServedPort, ...]:
+    """The ports of these containers; of one container port the first counts."""
     found: dict[int, ServedPort] = {}
-    for role in sorted(roles, key=lambda one: (one not in LAUNCHERS, one)):
-        container = template_of(revision, role).container
-        for port in container.ports if container is not None else ():
+    for container in containers:
+        for port in container.ports:
             found.setdefault(port.container, port)
     return tuple(found.values())
 

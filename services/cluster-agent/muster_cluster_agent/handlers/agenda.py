@@ -114,7 +114,7 @@ class Agenda:
         asyncio.get_running_loop().call_later(delay, self.mark, workload_id)
 
     async def take(self) -> str:
-        """Waits for a workload that is due and that nobody works on. `done` gives it back."""
+        """Waits for a workload that is due and that no other task works on. `done` gives it back."""
         while True:
             workload_id = self._next()
             if workload_id is not None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from muster_chassis import logs
+from muster_cluster_agent.adapters.kubernetes import removal
 from muster_cluster_agent.adapters.kubernetes.cache import Cache
 from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client, Json, Unreachable
 from muster_cluster_agent.adapters.kubernetes.prerequisites import Prerequisites
@@ -230,8 +231,7 @@ class Acting:
                 if pod.addresses:  # no request is led to it any more while it ends
                     changes["metadata"]["labels"] = {marks.SERVING: None}
                 await self._client.patch(path_of(pod), changes)
-            options = {"gracePeriodSeconds": int(asked.grace), "preconditions": {"uid": pod.uid}}
-            await self._client.delete(path_of(pod), options)
+            await removal.delete(self._client, path_of(pod), pod.uid, gracePeriodSeconds=int(asked.grace))
         except ApiError as error:
             if not error.gone_or_changed:
                 return Answer(Outcome.UNKNOWN, str(error))
@@ -374,7 +374,7 @@ class Acting:
         """Deletes the pod of a replica whose end is written down. Raises BackendError."""
         self._recorder.release_finalizer(pod.name)
         try:
-            await self._client.delete(path_of(pod), {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}})
+            await removal.delete(self._client, path_of(pod), pod.uid, gracePeriodSeconds=0)
         except ApiError as error:
             if not error.gone_or_changed:
                 raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final
 
+from muster_cluster_agent.adapters.kubernetes import removal
 from muster_cluster_agent.adapters.kubernetes.cache import Cache
 from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client
 from muster_cluster_agent.adapters.kubernetes.cluster_file import KubernetesFile
@@ -82,11 +83,9 @@ class Departure:
 
     async def _end(self, pod: Pod) -> None:
         """Deletes a pod with its own grace. Its end is not written down any more, its finalizer goes first."""
-        if marks.GONE in pod.finalizers:
-            left = [one for one in pod.finalizers if one != marks.GONE]
-            await self._client.patch(path_of(pod), {"metadata": {"uid": pod.uid, "finalizers": left or None}})
+        await removal.release(self._client, path_of(pod), pod.uid, pod.finalizers, (marks.GONE,))
         if pod.deleted_at is None:
-            await self._client.delete(path_of(pod), {"preconditions": {"uid": pod.uid}})
+            await removal.delete(self._client, path_of(pod), pod.uid)
 
     async def _programs(self) -> None:
         """ConfigMaps of this agent that belong to no root: programs, also those of earlier versions."""

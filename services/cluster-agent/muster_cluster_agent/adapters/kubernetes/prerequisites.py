@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from muster_cluster_agent.adapters.kubernetes import removal
 from muster_cluster_agent.adapters.kubernetes.cache import Cache
 from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client, Json
 from muster_cluster_agent.adapters.kubernetes.keys import new_pair
@@ -186,10 +187,8 @@ class Prerequisites:
         self._known.pop((root.namespace, root.name), None)
         path = f"{CONFIG_MAP.path(root.namespace)}/{root.name}"
         try:
-            if marks.ROOT in root.finalizers:
-                left = [one for one in root.finalizers if one != marks.ROOT]
-                await self._client.patch(path, {"metadata": {"uid": root.uid, "finalizers": left or None}})
-            await self._client.delete(path, {"preconditions": {"uid": root.uid}, "propagationPolicy": "Background"})
+            await removal.release(self._client, path, root.uid, root.finalizers, (marks.ROOT,))
+            await removal.delete(self._client, path, root.uid, propagationPolicy="Background")
         except ApiError as error:
             if not error.gone_or_changed:
                 raise
@@ -202,7 +201,7 @@ class Prerequisites:
         try:
             uid = known.uids.pop((resource, name), "") or await self._uid_of_ours(path, workload_id)
             if uid:
-                await self._client.delete(path, {"preconditions": {"uid": uid}})
+                await removal.delete(self._client, path, uid)
         except ApiError as error:
             if not error.gone_or_changed:
                 raise

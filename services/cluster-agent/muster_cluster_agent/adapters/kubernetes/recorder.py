@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from muster_chassis import logs
 from muster_chassis.backoff import Backoff
+from muster_cluster_agent.adapters.kubernetes import removal
 from muster_cluster_agent.adapters.kubernetes.cache import Cache
 from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client
 from muster_cluster_agent.domain.kubernetes import ends, marks
@@ -166,9 +167,8 @@ class Recorder:
         pod = self._cache.by_name.get(name)
         if pod is None or marks.GONE not in pod.finalizers:
             return True
-        left = [one for one in pod.finalizers if one != marks.GONE]
         try:
-            await self._client.patch(path_of(pod), {"metadata": {"uid": pod.uid, "finalizers": left or None}})
+            await removal.release(self._client, path_of(pod), pod.uid, pod.finalizers, (marks.GONE,))
         except ApiError as error:
             if not error.gone_or_changed:  # it has gone, or another pod has its name
                 _log.warning("a pod keeps its finalizer for now", pod=pod.key, error=str(error))

@@ -25,12 +25,13 @@ _MADE: Final = frozenset(
     | {"uid_gid_source", "workers", "working_dir"}
 )
 _NEEDS_MORE: Final = frozenset(
-    {"exposed_urls", "git_sync", "gpu_memory_limit", "gpu_memory_request", "gpu_portion_limit", "host_network"}
+    {"exposed_urls", "git_sync", "gpu_memory_limit", "gpu_memory_request", "gpu_portion_limit"}
     | {"jupyter", "mig_profile", "s3", "tensorboard", "tensorboard_logdir"}
 )
 _INTO_THE_NODE: Final = {
     "hostPath": frozenset({"mount_propagation", "volumes"}),
     "hostIpc": frozenset({"host_ipc"}),
+    "hostNetwork": frozenset({"host_network"}),
 }
 ALLOWABLE: Final = tuple(_INTO_THE_NODE)
 """What a cluster's file may allow."""

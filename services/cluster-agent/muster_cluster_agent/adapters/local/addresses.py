@@ -27,7 +27,7 @@ class Ports:
         self._given: set[int] = set()
 
     def take(self) -> int:
-        """A port on which nobody listens. Raises BackendError where all are taken."""
+        """A port on which no process listens. Raises BackendError where all are taken."""
         for _ in range(LAST - FIRST + 1):
             port = self._next
             self._next = FIRST if port == LAST else port + 1
@@ -41,7 +41,7 @@ class Ports:
         self._given.add(port)
 
     def give_back(self, port: int) -> None:
-        """Nobody needs the port any more."""
+        """Gives the port back."""
         self._given.discard(port)
 
 

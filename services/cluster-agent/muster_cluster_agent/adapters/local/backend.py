@@ -320,7 +320,7 @@ class LocalBackend:
         return DONE
 
     async def _fork(self, replica: Replica) -> None:
-        """Asks for the supervisor. Without an answer the journal tells: one that nobody holds will be buried."""
+        """Asks for the supervisor. Without an answer the journal tells: if no process holds it, the replica is gone."""
         attended = False
         try:
             attended = self._watcher.attend(replica, await self._nursery.fork(self._state.replica(replica.name)))

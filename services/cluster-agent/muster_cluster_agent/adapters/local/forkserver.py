@@ -130,7 +130,7 @@ def _serve(words: int) -> NoReturn:
         if folder:
             supervise(folder, command)
         code = 0
-    except BaseException:  # noqa: BLE001  the last resort of a process that nobody waits for: said on standard error, then gone
+    except BaseException:  # noqa: BLE001  the last resort of a detached process: said on standard error, then gone
         traceback.print_exc(file=sys.stderr)
         sys.stderr.flush()
     finally:

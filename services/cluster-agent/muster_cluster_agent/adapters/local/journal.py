@@ -1,8 +1,8 @@
-"""The journal of one replica: what its supervisor did, line by line, on the disk before anybody is told.
+"""The journal of one replica: what its supervisor did, line by line, on the disk before anything is told.
 
 Written by the supervisor while it lives, and by an agent that found the supervisor dead. Standard library only.
-Holds: whoever appends has the file's lock, so that an agent which declares a replica dead and a supervisor that starts
-late cannot both win; a line that was torn by a crash is ignored by readers and ended by the next writer.
+Holds: only the process with the file's lock appends, so that an agent which declares a replica dead and a supervisor
+that starts late cannot both win; a line that was torn by a crash is ignored by readers and ended by the next writer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Line = dict[str, Any]
 
 
 class Locked(Exception):
-    """Somebody else holds the journal: the supervisor lives."""
+    """Another process holds the journal: the supervisor lives."""
 
 
 class Journal:

@@ -33,7 +33,7 @@ class Proxy:
         return self._targets
 
     async def open(self) -> None:
-        """Listens. Raises OSError where somebody else took the port while the agent was away."""
+        """Listens. Raises OSError where another process took the port while the agent was away."""
         self._server = await asyncio.start_server(self._accept, LOOPBACK, self.port)
 
     def route(self, ports: tuple[int, ...]) -> None:

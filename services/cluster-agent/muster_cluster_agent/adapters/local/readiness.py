@@ -78,10 +78,10 @@ def tcp(port: int) -> Question:
 
 
 def http(port: int, path: str, *, host: str = "", tls: bool = False) -> Question:
-    """Whether GET `path` answers with 200 to 399. host: for the Host header; tls: by HTTPS, whoever signed it."""
+    """Whether GET `path` answers with 200 to 399. host: for the Host header; tls: by HTTPS, with any certificate."""
     target = path if path.startswith("/") else f"/{path}"
     request = f"GET {target} HTTP/1.1\r\nHost: {host or f'{LOOPBACK}:{port}'}\r\nConnection: close\r\n\r\n".encode()
-    context = _whoever_signed_it() if tls else None
+    context = _any_certificate() if tls else None
 
     async def question() -> bool:
         reader, writer = await asyncio.open_connection(LOOPBACK, port, ssl=context)
@@ -95,7 +95,7 @@ def http(port: int, path: str, *, host: str = "", tls: bool = False) -> Question
     return question
 
 
-def _whoever_signed_it() -> ssl.SSLContext:
+def _any_certificate() -> ssl.SSLContext:
     """As Kubernetes asks: a server in its own replica has no name that a certificate could prove."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False

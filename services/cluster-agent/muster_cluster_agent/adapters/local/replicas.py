@@ -241,7 +241,7 @@ class ReplicaStore:
             procfs.send(*supervisor, signal.SIGTERM)
 
     def bury(self, replica: Replica, evidence: str, fault: str) -> bool:
-        """Ends what is left of a replica that nobody supervises and writes down that it is gone.
+        """Ends what is left of a replica without a supervisor and writes down that it is gone.
 
         False where a supervisor still holds the journal (evidence `no-process`), or where processes could not be ended.
         """

@@ -111,7 +111,7 @@ class Supervisor:
         poller.register(self._wakeup, select.POLLIN)
         os.set_blocking(self._output, False)
         open_output = True
-        # Who asked before the journal named us could wake nobody; who asks from now on does.
+        # A request before the journal named this process could not wake it; one from now on does.
         self._read_stop()
         while self._exit is None:
             pause = self._throttle.pause(time.monotonic()) if open_output else 0.0

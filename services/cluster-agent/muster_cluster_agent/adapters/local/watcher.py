@@ -146,12 +146,12 @@ class Watcher:
             self.adopt(fresh)
         else:
             known.spec = fresh.spec
-            known.lines, known.supervised = fresh.lines, fresh.supervised or self._somebody_comes(known, fresh)
+            known.lines, known.supervised = fresh.lines, fresh.supervised or self._is_between(known, fresh)
             self._ask(known)
         self.tell(fresh.workload_id)
 
-    def _somebody_comes(self, known: Replica, fresh: Replica) -> bool:
-        """Between the fork and the first line nobody holds the journal, and yet it will be held."""
+    def _is_between(self, known: Replica, fresh: Replica) -> bool:
+        """Between the fork and the first line no process holds the journal, and yet one will."""
         return known.starting or (known.supervised and not fresh.lines and known.name in self._pidfds)
 
     def _supervisor_ended(self, name: str) -> None:

@@ -126,6 +126,9 @@ def _pod_spec(plan: ReplicaPlan, container: Container, style: Style) -> Manifest
         "imagePullSecrets": [{"name": name} for name in secrets],
         "securityContext": _pod_security(container),
         "hostIPC": container.host_ipc,
+        "hostNetwork": container.host_network,
+        # The node's own resolver does not know the members of a gang.
+        "dnsPolicy": "ClusterFirstWithHostNet" if container.host_network else "",
     }
     spec.update({key: value for key, value in named.items() if value})
     if volumes:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
 from muster_cluster_agent.domain import rendezvous
 from muster_cluster_agent.domain.environment import identity
+from muster_cluster_agent.domain.kubernetes.host_ports import host_port
 from muster_cluster_agent.domain.plan import (
     LAUNCHERS,
     InvalidCommand,
@@ -32,6 +33,7 @@ from muster_kernel.words import expand
 
 HOSTFILE: Final = "hostfile"
 CALLS: Final = "calls.json"
+SSH_PORTS: Final = "ssh_ports"
 _SSH_PORT: Final = 2222  # above 1023: the image's user may have no rights
 _RECORD: Final = "/dev/termination-log"
 _PYTHON: Final = "python3"
@@ -74,11 +76,12 @@ def start_of(plan: ReplicaPlan) -> Start:
             env = {**rendezvous.torchrun(launch, meeting_of(plan)), "MUSTER_RECORD": _RECORD}
             return Start(_torchrun(launch), env=env, mounts=frozenset({Mount.PROGRAMS}))
         case MpiWorker():
-            return _worker()
+            return _worker(_ssh_port(plan, (plan.role, plan.index)))
         case MpiLauncher() as launch:
-            return _launcher(_mpirun(launch), _mpi_variables())
+            return _launcher(plan, _mpirun(launch), _mpi_variables())
         case TorchLauncher():
-            return _launcher((_PYTHON, f"{Mount.PROGRAMS}/over_ssh.py", _SSH_CONFIG, f"{Mount.HOSTS}/{CALLS}"), {})
+            words = (_PYTHON, f"{Mount.PROGRAMS}/over_ssh.py", _SSH_CONFIG, f"{Mount.HOSTS}/{CALLS}")
+            return _launcher(plan, words, {})
     raise InvalidCommand(f"this back end does not start {type(plan.launch).__name__}")
 
 
@@ -90,14 +93,36 @@ def host_of(plan: ReplicaPlan, member: tuple[str, int]) -> str:
 
 def meeting_of(plan: ReplicaPlan) -> Meeting:
     """Where the members of the plan's run meet."""
-    port = rendezvous.port_of(plan)
     known = plan.members if rendezvous.every_endpoint(plan) else plan.members[:1]
-    return Meeting(plan.gang, tuple((host_of(plan, member), port) for member in known))
+    return Meeting(plan.gang, tuple((host_of(plan, member), _port(plan, rank)) for rank, member in enumerate(known)))
+
+
+def _port(plan: ReplicaPlan, rank: int) -> int:
+    """The port on which the member of a rank listens for the others; 0: none."""
+    port = rendezvous.port_of(plan)
+    if not plan.host_network or not port:
+        return port
+    return host_port(plan.gang, min(rank, rendezvous.ports_of(plan) - 1))
+
+
+def _ssh_port(plan: ReplicaPlan, member: tuple[str, int]) -> int:
+    """The port of a worker's sshd. On the network of a node it lies behind those at which members meet."""
+    if not plan.host_network:
+        return _SSH_PORT
+    return host_port(plan.gang, len(plan.members) + plan.members.index(member))
 
 
 def hosts_of(plan: ReplicaPlan) -> dict[str, str]:
     """The files that a launcher reads about its workers, by name; none for any other replica. Raises InvalidCommand."""
-    workers = [host_of(plan, member) for member in plan.members if member[0] not in LAUNCHERS]
+    members = [member for member in plan.members if member[0] not in LAUNCHERS]
+    found = _hosts(plan, [host_of(plan, member) for member in members])
+    if found and plan.host_network:
+        lines = (f"Host {host_of(plan, member)}\n    Port {_ssh_port(plan, member)}\n" for member in members)
+        found[SSH_PORTS] = "".join(lines)
+    return found
+
+
+def _hosts(plan: ReplicaPlan, workers: Sequence[str]) -> dict[str, str]:
     match plan.launch:
         case MpiLauncher(hosts=hosts):
             slots = [slots for _, slots in hosts]
@@ -113,16 +138,17 @@ def _torchrun(launch: Torchrun) -> tuple[str, ...]:
     return (launch.python or _PYTHON, f"{Mount.PROGRAMS}/trun.py", *launch.argv)
 
 
-def _worker() -> Start:
+def _worker(port: int) -> Start:
     """An sshd that runs what the launcher asks for. Its port answers once it can be asked."""
-    probe = {"tcpSocket": {"port": _SSH_PORT}, "periodSeconds": 2}
-    words = ("/bin/sh", f"{Mount.PROGRAMS}/worker.sh", str(_SSH_PORT), Mount.KEYS, Mount.SSH)
+    probe = {"tcpSocket": {"port": port}, "periodSeconds": 2}
+    words = ("/bin/sh", f"{Mount.PROGRAMS}/worker.sh", str(port), Mount.KEYS, Mount.SSH)
     return Start(words, mounts=frozenset(Mount) - {Mount.HOSTS}, probe=probe)
 
 
-def _launcher(words: tuple[str, ...], env: Mapping[str, str]) -> Start:
-    prepared = ("/bin/sh", f"{Mount.PROGRAMS}/launcher.sh", str(_SSH_PORT), Mount.KEYS, Mount.SSH, *words)
-    return Start(prepared, env=env, mounts=frozenset(Mount))
+def _launcher(plan: ReplicaPlan, words: tuple[str, ...], env: Mapping[str, str]) -> Start:
+    ports = f"{Mount.HOSTS}/{SSH_PORTS}" if plan.host_network else ""
+    prepared = ("/bin/sh", f"{Mount.PROGRAMS}/launcher.sh", str(_SSH_PORT), Mount.KEYS, Mount.SSH, ports)
+    return Start((*prepared, *words), env=env, mounts=frozenset(Mount))
 
 
 def _mpirun(launch: MpiLauncher) -> tuple[str, ...]:

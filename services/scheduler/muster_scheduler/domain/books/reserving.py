@@ -31,7 +31,7 @@ _NONE: Final[Nodes] = frozenset()
 def kept_from(world: World, workload: Workload, units: int, runs: int | None) -> Nodes:
     """The nodes that a waiting workload may not use because they are kept for another.
 
-    units: what it asks for, in 1/7,000 GPU. runs: microseconds after which nothing of it is left, None: it is not known.
+    units: what it asks for, in 1/7,000 GPU. runs: microseconds after which nothing of it is left; None: not known.
     """
     request = workload.request
     if not (world.reserved and world.limits.reserves) or request is None or workload.phase not in WAITING:

@@ -1,0 +1,22 @@
+"""The two requests of every removal: Muster's finalizers leave an object, and an object of that very uid is deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from muster_cluster_agent.adapters.kubernetes.client import Client
+
+
+async def release(client: Client, path: str, uid: str, finalizers: Sequence[str], ours: Collection[str]) -> None:
+    """Takes `ours` off the finalizers of an object; those of others stay. Without any of them it sends nothing.
+
+    Raises BackendError; the API server answers 409 if another object has the name by now.
+    """
+    others = [one for one in finalizers if one not in ours]
+    if len(others) < len(finalizers):
+        await client.patch(path, {"metadata": {"uid": uid, "finalizers": others or None}})
+
+
+async def delete(client: Client, path: str, uid: str, **options: str | int) -> None:
+    """Deletes the object with that uid. options: of DeleteOptions. Raises BackendError, as `release` does."""
+    await client.delete(path, {**options, "preconditions": {"uid": uid}})
