@@ -19,6 +19,7 @@ from google.protobuf.message_factory import GetMessageClass
 from muster.api.v1 import (
     access_pb2,
     agent_gateway_pb2,
+    cluster_agents_pb2,
     dead_letters_pb2,
     explain_pb2,
     fleet_pb2,
@@ -114,7 +115,7 @@ async def submit(here: Door, project: str, name: str, who: Metadata) -> wl.Workl
 
 
 SERVICES: Final = (
-    *(access_pb2, agent_gateway_pb2, dead_letters_pb2, explain_pb2, fleet_pb2, policies_pb2),
+    *(access_pb2, agent_gateway_pb2, cluster_agents_pb2, dead_letters_pb2, explain_pb2, fleet_pb2, policies_pb2),
     *(templates_pb2, tenancy_pb2, triggers_pb2, usage_pb2, api),
 )
 _REQUESTS: Final = {
@@ -228,10 +229,13 @@ RPCS: Final[Sequence[Rpc]] = (
     _rpc("fleet", "ListNodes", Verb.CLUSTERS_READ, EAST, cluster="east"),
     _rpc("fleet", "RegisterCluster", Verb.CLUSTERS_WRITE, EAST, cluster="east"),
     _rpc("fleet", "AdoptCluster", Verb.CLUSTERS_WRITE, EAST, cluster="east"),
+    _rpc("fleet", "LeaveCluster", Verb.CLUSTERS_WRITE, EAST, cluster="east"),
     _rpc("fleet", "ForceGoneNode", Verb.CLUSTERS_WRITE, EAST, cluster="east", node="n"),
     _rpc("fleet", "ListQuarantine", Verb.DEAD_LETTERS_READ, NOWHERE),
     _rpc("fleet", "ReleaseQuarantine", Verb.DEAD_LETTERS_WRITE, NOWHERE),
     _rpc("fleet", "OrderNode", Verb.CLUSTERS_WRITE, EAST, cluster="east", node="n"),
+    _rpc("cluster_agents", "CheckCluster", Verb.CLUSTERS_WRITE, EAST, cluster="east"),
+    _rpc("cluster_agents", "RetireAgent", Verb.CLUSTERS_WRITE, EAST, cluster="east", dry_run=True),
     _rpc("dead_letters", "ListDeadLetters", Verb.DEAD_LETTERS_READ, NOWHERE, service="submission"),
     _rpc("dead_letters", "RedriveDeadLetters", Verb.DEAD_LETTERS_WRITE, NOWHERE, service="submission"),
     _rpc("dead_letters", "ResumeConsumer", Verb.DEAD_LETTERS_WRITE, NOWHERE, service="submission"),
