@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from muster_cluster_agent.adapters.kubernetes import removal
-from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client, configuration
+from muster_cluster_agent.adapters.kubernetes.client import Client, configuration
 from muster_cluster_agent.domain.kubernetes import marks
 from muster_cluster_agent.domain.kubernetes.resources import POD, WITH_RUNS, Resource
 from muster_cluster_agent.errors import BackendError, ClusterFileError
@@ -63,7 +63,7 @@ async def _clean(client: Client, cluster: str, *, do: bool) -> tuple[Counter[str
             try:
                 await _delete(client, f"{resource.path(metadata['namespace'])}/{metadata['name']}", metadata)
             except BackendError as error:
-                if not (isinstance(error, ApiError) and error.gone_or_changed):
+                if not removal.is_done(error):
                     failures.append(f"{resource.kind} {metadata['namespace']}/{metadata['name']}: {error}")
     return counted, failures
 

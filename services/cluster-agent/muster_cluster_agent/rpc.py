@@ -135,7 +135,6 @@ class Gateway:
         elif question.HasField("run_check"):
             number = question.run_check.request_id
             questions[number] = asyncio.create_task(self._check(number, outgoing), name=f"check {number}")
-
         elif question.HasField("retire"):
             retire = question.retire
             work = self._retire(retire, outgoing)

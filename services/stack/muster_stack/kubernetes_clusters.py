@@ -48,12 +48,12 @@ def read_option(text: str) -> KubernetesCluster:
         raise StackError(f"--cluster {text}: expected {_FORM}")
     file = Path(given["kubeconfig"] or _default_kubeconfig()).expanduser().absolute()
     context = given.get("context", "")
-    found = _contexts(file)
-    if context and context not in found["names"]:
-        raise StackError(f"--cluster {text}: {file} has no context {context}; it has {', '.join(found['names'])}")
-    if not context and not found["current"]:
+    names, current = _contexts(file)
+    if context and context not in names:
+        raise StackError(f"--cluster {text}: {file} has no context {context}; it has {', '.join(names)}")
+    if not context and not current:
         raise StackError(f"--cluster {text}: {file} has no current context: add context=CONTEXT")
-    name = given.get("name") or _NOT_IN_NAMES.sub("-", (context or found["current"]).lower()).strip("-")[:_LONGEST]
+    name = given.get("name") or _NOT_IN_NAMES.sub("-", (context or current).lower()).strip("-")[:_LONGEST]
     try:
         return KubernetesCluster(ids.check_name(name, limit=_LONGEST), file, context)
     except ValueError as problem:
@@ -90,11 +90,12 @@ def _default_kubeconfig() -> str:
     return os.environ.get("KUBECONFIG", "").partition(os.pathsep)[0] or "~/.kube/config"
 
 
-def _contexts(file: Path) -> dict[str, Any]:
+def _contexts(file: Path) -> tuple[list[str], str]:
+    """The contexts of a kubeconfig, and the current one; empty: it names none. Raises StackError."""
     try:
         read = yaml.load(file.read_text(encoding="utf-8"), _Loader)  # noqa: S506 - a SafeLoader
         names = [str(one["name"]) for one in read.get("contexts") or ()]
-        return {"names": names, "current": str(read.get("current-context") or "")}
+        return names, str(read.get("current-context") or "")
     except OSError as problem:
         raise StackError(f"the kubeconfig {file} cannot be read: {problem.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as problem:

@@ -234,7 +234,7 @@ async def test_a_check_is_answered_by_the_agent_through_any_instance(database: A
             for turn, here in enumerate((first, other), start=1):
                 asked = asyncio.ensure_future(ask(here))
                 await until(lambda turn=turn: len(fake.checks) == turn)  # type: ignore[misc]
-                for request_id in ("of-nobody", fake.checks[-1], fake.checks[-1]):
+                for request_id in ("unknown", fake.checks[-1], fake.checks[-1]):
                     result = pb.CheckResult(request_id=request_id, findings=[found])
                     await fake.call.write(pb.ConnectRequest(checked=result))
                 assert list((await asked).findings) == [found]

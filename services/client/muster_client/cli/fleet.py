@@ -16,7 +16,7 @@ from muster.fleet.v1 import fleet_pb2 as fleet_messages
 from muster_client.cli.exits import Exit
 from muster_client.cli.options import Common
 from muster_client.cli.output import emit, say
-from muster_client.cli.printable import declared_gone, one_line
+from muster_client.cli.printable import one_line
 from muster_client.cli.render import tables, wide
 from muster_client.errors import InvalidInput, NotFound
 from muster_client.muster import Muster
@@ -268,3 +268,8 @@ async def force_gone(cluster: str, node: str, *, common: Common = _NO_OPTIONS) -
     else:
         say(f"node {node} of {cluster}: {declared_gone(count)}")
     return Exit.OK
+
+
+def declared_gone(count: int) -> str:
+    """How many replicas were declared gone, as a sentence."""
+    return f"{count} replica was declared gone" if count == 1 else f"{count} replicas were declared gone"

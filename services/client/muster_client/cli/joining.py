@@ -66,7 +66,7 @@ class Kafka:
             raise InvalidInput(f"--kafka-security {self.security} needs a password: give --kafka-password-file FILE")
         password = _read(self.password_file, "--kafka-password-file").strip()
         authorities = _read(self.ca, "--kafka-ca") if self.ca else ""
-        return BusAccess(self.bootstrap, self.security, self.user or f"agent-{cluster}", password, authorities)
+        return BusAccess(self.bootstrap, self.security, self.user or application_name(cluster), password, authorities)
 
 
 @Parameter(name="*", group=_AGENT)

@@ -13,10 +13,10 @@ from cyclopts import Parameter
 
 from muster.fleet.v1 import fleet_pb2
 from muster_client.cli.exits import Exit
+from muster_client.cli.fleet import declared_gone
 from muster_client.cli.manifests import show_manifests
 from muster_client.cli.options import Common
 from muster_client.cli.output import emit, note
-from muster_client.cli.printable import declared_gone
 from muster_client.errors import NotFound, NotNow, Unavailable
 from muster_client.joining import bus
 from muster_client.joining.removing import removed

@@ -108,8 +108,3 @@ def _escape(char: str) -> str:
 def _json_escape(char: str) -> str:
     pairs = char.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{pairs[at : at + 2].hex()}" for at in range(0, len(pairs), 2))
-
-
-def declared_gone(count: int) -> str:
-    """How many replicas were declared gone, as a sentence."""
-    return f"{count} replica was declared gone" if count == 1 else f"{count} replicas were declared gone"

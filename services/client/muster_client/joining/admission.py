@@ -9,16 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from muster_client.joining.values import Installation, manifest
+from muster_kernel.cluster_labels import CLUSTER, MANAGED_BY, MANAGER, PROJECT
 
 _API = "admissionregistration.k8s.io/v1"
-_PROJECT = "muster.io/project"
-_CLUSTER = "muster.io/cluster"
-_MANAGED_BY = "app.kubernetes.io/managed-by"
 
 
 def admission(installation: Installation) -> list[dict[str, Any]]:
     """The policy and its binding. They name no namespace, so that they hold for those that come later."""
-    name = f"muster-agent-{installation.cluster}"
+    name = installation.cluster_wide_name
     everything = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}
     spec = {
         "failurePolicy": "Fail",
@@ -36,7 +34,7 @@ def admission(installation: Installation) -> list[dict[str, Any]]:
             {
                 "expression": f"request.resource.resource == 'namespaces' ? {_makes(installation.cluster)} "
                 f": {_inside(installation.cluster)}",
-                "message": "an agent of Muster writes only to namespaces that have the label muster.io/project and "
+                "message": f"an agent of Muster writes only to namespaces that have the label {PROJECT} and "
                 "belong to no other cluster of Muster",
                 "reason": "Forbidden",
             }
@@ -53,9 +51,9 @@ def _makes(cluster: str) -> str:
     """Whether the request makes a namespace of a project; the agent changes none."""
     labels = "object.metadata.labels"
     return (
-        f"(request.operation == 'CREATE' && has({labels}) && '{_PROJECT}' in {labels} "
-        f"&& '{_MANAGED_BY}' in {labels} && {labels}['{_MANAGED_BY}'] == 'muster' "
-        f"&& '{_CLUSTER}' in {labels} && {labels}['{_CLUSTER}'] == {_text(cluster)})"
+        f"(request.operation == 'CREATE' && has({labels}) && '{PROJECT}' in {labels} "
+        f"&& '{MANAGED_BY}' in {labels} && {labels}['{MANAGED_BY}'] == '{MANAGER}' "
+        f"&& '{CLUSTER}' in {labels} && {labels}['{CLUSTER}'] == {_text(cluster)})"
     )
 
 
@@ -63,8 +61,8 @@ def _inside(cluster: str) -> str:
     """Whether the object belongs into a namespace of a project."""
     labels = "namespaceObject.metadata.labels"
     return (
-        f"(namespaceObject != null && has({labels}) && '{_PROJECT}' in {labels} "
-        f"&& (!('{_CLUSTER}' in {labels}) || {labels}['{_CLUSTER}'] == {_text(cluster)}))"
+        f"(namespaceObject != null && has({labels}) && '{PROJECT}' in {labels} "
+        f"&& (!('{CLUSTER}' in {labels}) || {labels}['{CLUSTER}'] == {_text(cluster)}))"
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from muster_client.joining.values import Installation, manifest
 from muster_kernel.agent_rights import ACCOUNT
+from muster_kernel.cluster_labels import CLUSTER
 
 _REPLICAS: Final = 2
 _METRICS: Final = 9090
@@ -20,7 +21,7 @@ def deployment(installation: Installation, config: str, secret: str) -> list[dic
 
     config, secret: the names of the ConfigMap and the Secret whose files the agent reads.
     """
-    labels = {"app.kubernetes.io/name": ACCOUNT, "muster.io/cluster": installation.cluster}
+    labels = {"app.kubernetes.io/name": ACCOUNT, CLUSTER: installation.cluster}
     namespace, selector = installation.namespace, {"matchLabels": labels}
     spec = {
         "replicas": _REPLICAS,

@@ -38,7 +38,7 @@ def _rights(installation: Installation) -> Iterable[dict[str, Any]]:
     keeps its writes inside.
     """
     managed = installation.managed
-    reading, projects = f"muster-agent-{installation.cluster}", f"muster-agent-{installation.cluster}-projects"
+    reading, projects = installation.cluster_wide_name, f"{installation.cluster_wide_name}-projects"
     yield _role(installation, reading, rights(Scope.CLUSTER, managed=managed))
     yield _binding(installation, reading, reading)
     yield _role(installation, projects, rights(Scope.PROJECTS, managed=managed))

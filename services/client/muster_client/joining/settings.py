@@ -8,7 +8,9 @@ import yaml
 
 from muster_client.errors import InvalidInput
 from muster_kernel.agent_rights import priority_class
+from muster_kernel.numbers import bound_yaml
 
+_Loader: Final = bound_yaml(yaml.SafeLoader)
 _OUTSIDE: Final = ("kubeconfig", "context")
 
 
@@ -24,8 +26,8 @@ def cluster_file(cluster: str, namespace: str, *, managed: bool, more: str = "",
         "namespaces": "managed" if managed else "listed",
     }
     try:
-        given = yaml.safe_load(more) or {}
-    except yaml.YAMLError as problem:
+        given = yaml.load(more, _Loader) or {}  # noqa: S506 - a SafeLoader
+    except (ValueError, yaml.YAMLError) as problem:
         raise InvalidInput(f"{where} is not YAML: {problem}") from None
     if not isinstance(given, dict):
         raise InvalidInput(f"{where}: expected settings as `key: value`")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster_kernel.agent_rights import ACCOUNT
+from muster_kernel.cluster_labels import CLUSTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,11 @@ class Installation:
         return not self.projects
 
     @property
+    def cluster_wide_name(self) -> str:
+        """The name of its objects that belong to no namespace; two clusters of Muster may share one of Kubernetes."""
+        return f"{ACCOUNT}-{self.cluster}"
+
+    @property
     def user(self) -> str:
         """The name that the API server knows the agent by."""
         return f"system:serviceaccount:{self.namespace}:{ACCOUNT}"
@@ -69,6 +75,6 @@ def manifest(
 
     It has no label by which the agent finds the objects that it makes itself.
     """
-    labels = {"app.kubernetes.io/part-of": "muster", "muster.io/cluster": installation.cluster}
+    labels = {"app.kubernetes.io/part-of": "muster", CLUSTER: installation.cluster}
     metadata = {"name": name, **({"namespace": namespace} if namespace else {}), "labels": labels}
     return {"apiVersion": api, "kind": kind, "metadata": metadata, **content}

@@ -11,8 +11,7 @@ users=$(umask)
 umask 077
 cp "$keys/id" "$own/id"
 chmod 600 "$own/id"
-: > "$own/config"
-[ -z "$ports" ] || cat "$ports" > "$own/config" # ssh takes the first port that it finds
+if [ -n "$ports" ]; then cat "$ports"; fi > "$own/config" # ssh takes the first port that it finds
 cat >> "$own/config" << END
 Host *
     Port $port

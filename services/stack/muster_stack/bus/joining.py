@@ -18,7 +18,7 @@ def agent(cluster: str, *, rotate: bool) -> dict[str, str]:
     stack = Stack(Layout.of(None))
     try:
         user = acls.agent(cluster)
-        if rotate and is_declared(cluster, stack.layout):
+        if rotate and _is_declared(cluster, stack.layout):
             raise ValueError(
                 f"the stack on this machine declares cluster {cluster}: `muster keys rotate kafka` changes its password"
             )
@@ -40,7 +40,7 @@ def revoke(cluster: str) -> str:
     stack, user = Stack(Layout.of(None)), acls.agent(cluster)
     if not (stack.layout.bus_identities / user).exists():
         return ""
-    if is_declared(cluster, stack.layout):
+    if _is_declared(cluster, stack.layout):
         return f"the stack on this machine declares cluster {cluster}: delete its file in {stack.layout.clusters}"
     try:
         stack.revoke(user)
@@ -49,6 +49,6 @@ def revoke(cluster: str) -> str:
     return ""
 
 
-def is_declared(cluster: str, layout: Layout) -> bool:
+def _is_declared(cluster: str, layout: Layout) -> bool:
     """Return whether a file of the stack declares the cluster."""
     return any(one.name == cluster for one in declared(layout))

@@ -27,6 +27,7 @@ from muster_chassis.key_files import KeyFileError
 from muster_chassis.rpc import outgoing
 from muster_chassis.rpc.tls import read_authorities
 from muster_chassis.settings import anywhere
+from muster_submission.adapters.agents import CHECK_SECONDS, RETIRE_SECONDS
 from muster_submission.adapters.owners import as_it_was
 from muster_submission.errors import NoAgent
 from muster_submission.settings import SubmissionSettings
@@ -37,8 +38,7 @@ _KEEPALIVE: Final[Sequence[tuple[str, Any]]] = (
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
 )
-_CHECK_SECONDS: Final = 25.0  # more than the other instance waits for its agent
-_RETIRE_SECONDS: Final = 125.0  # the same
+_BEYOND: Final = 5.0  # seconds for which a call that was passed on outlives the wait of the other instance
 _TAKE: Final = """
 INSERT INTO agent_streams (cluster, stream, instance, address, since) VALUES ($1, $2, $3, $4, now())
 ON CONFLICT (cluster) DO UPDATE SET
@@ -113,14 +113,14 @@ class Peers:
     async def check(self, peer: Peer, request: api_agents.CheckClusterRequest, call: Call) -> CheckClusterResponse:
         """The check that another instance has made. Raises what it raises, NoAgent where it does not answer."""
         found: CheckClusterResponse = await self._passed(
-            peer, request, call, lambda stub: stub.CheckCluster, _CHECK_SECONDS
+            peer, request, call, lambda stub: stub.CheckCluster, CHECK_SECONDS + _BEYOND
         )
         return found
 
     async def retire(self, peer: Peer, request: api_agents.RetireAgentRequest, call: Call) -> RetireAgentResponse:
         """What came of it at another instance. Raises what it raises, NoAgent where it does not answer."""
         came: RetireAgentResponse = await self._passed(
-            peer, request, call, lambda stub: stub.RetireAgent, _RETIRE_SECONDS
+            peer, request, call, lambda stub: stub.RetireAgent, RETIRE_SECONDS + _BEYOND
         )
         return came
 
@@ -177,7 +177,7 @@ class Peers:
 
 
 def _failure(error: grpc.aio.AioRpcError, peer: Peer, cluster: str) -> ServiceError:
-    """What the caller is told of a call that another instance has not answered."""
+    """The error for the caller whose call another instance has not answered."""
     if error.code() is grpc.StatusCode.UNAVAILABLE and not error.trailing_metadata():
         return NoAgent(cluster, f"instance {peer.instance} at {peer.address} does not answer")
     return as_it_was(error)

@@ -340,7 +340,7 @@ class Acting:
         try:
             await self._client.delete(path, {"gracePeriodSeconds": 0, "preconditions": preconditions})
         except BackendError as error:
-            if not (isinstance(error, ApiError) and error.gone_or_changed):
+            if not removal.is_done(error):
                 _log.warning("a pod is not taken back yet", pod=path, error=str(error))
 
     async def _pod(self, plan: ReplicaPlan, body: Manifest) -> Answer:

@@ -16,6 +16,7 @@ from muster_cluster_agent.adapters.kubernetes.cluster_file import KubernetesFile
 from muster_cluster_agent.domain.findings import Finding, error
 from muster_cluster_agent.domain.kubernetes import checking
 from muster_cluster_agent.domain.kubernetes.marks import Owner
+from muster_cluster_agent.domain.kubernetes.roots import Namespace
 from muster_cluster_agent.errors import BackendError
 from muster_kernel.agent_rights import Right, Scope, rights
 
@@ -106,8 +107,7 @@ class Checks:
         return await self._client.find(f"/apis/{api}/{plural}/{name}") if name else None
 
     async def _here(self) -> AsyncIterator[Finding]:
-        here = [one for one in self._cache.namespaces.items.values() if one.belongs_to(self._owner)]
-        yield checking.namespaces(here, managed=self._file.managed)
+        yield checking.namespaces(self._namespaces(), managed=self._file.managed)
         for one in checking.nodes(self._cache.nodes.items.values(), self._file.counting):
             yield one
 
@@ -125,7 +125,8 @@ class Checks:
                 yield checking.trial(namespace, "")
 
     def _projects(self) -> list[str]:
-        here = self._cache.namespaces.items.values()
-        return sorted(one.name for one in here if not one.terminating and one.belongs_to(self._owner))[
-            :_MOST_NAMESPACES
-        ]
+        """Those that are tried, by name."""
+        return sorted(one.name for one in self._namespaces() if not one.terminating)[:_MOST_NAMESPACES]
+
+    def _namespaces(self) -> list[Namespace]:
+        return [one for one in self._cache.namespaces.items.values() if one.belongs_to(self._owner)]

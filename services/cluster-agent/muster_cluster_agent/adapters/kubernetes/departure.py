@@ -11,7 +11,7 @@ from typing import Final
 
 from muster_cluster_agent.adapters.kubernetes import removal
 from muster_cluster_agent.adapters.kubernetes.cache import Cache
-from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client
+from muster_cluster_agent.adapters.kubernetes.client import Client
 from muster_cluster_agent.adapters.kubernetes.cluster_file import KubernetesFile
 from muster_cluster_agent.adapters.kubernetes.prerequisites import Prerequisites
 from muster_cluster_agent.adapters.kubernetes.recorder import path_of
@@ -101,5 +101,5 @@ class Departure:
         try:
             await work
         except BackendError as error:
-            if not (isinstance(error, ApiError) and error.gone_or_changed):
+            if not removal.is_done(error):
                 self._failures.append(f"{what}: {error}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from muster_cluster_agent.adapters.kubernetes.client import Client
+from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client
+from muster_cluster_agent.errors import BackendError
 
 
 async def release(client: Client, path: str, uid: str, finalizers: Sequence[str], ours: Collection[str]) -> None:
@@ -20,3 +21,8 @@ async def release(client: Client, path: str, uid: str, finalizers: Sequence[str]
 async def delete(client: Client, path: str, uid: str, **options: str | int) -> None:
     """Deletes the object with that uid. options: of DeleteOptions. Raises BackendError, as `release` does."""
     await client.delete(path, {**options, "preconditions": {"uid": uid}})
+
+
+def is_done(error: BackendError) -> bool:
+    """Whether a removal failed because there is nothing left to do: the object has gone, or another has its name."""
+    return isinstance(error, ApiError) and error.gone_or_changed

@@ -1,4 +1,4 @@
-"""The journal of one replica: what its supervisor did, line by line, on the disk before anything is told.
+"""The journal of one replica: what its supervisor did, line by line, on the disk before it is reported.
 
 Written by the supervisor while it lives, and by an agent that found the supervisor dead. Standard library only.
 Holds: only the process with the file's lock appends, so that an agent which declares a replica dead and a supervisor

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from muster_cluster_agent.domain.findings import Finding, error, ok, warning
-from muster_cluster_agent.domain.kubernetes.manifests import MAIN, Style
+from muster_cluster_agent.domain.kubernetes.manifests import MAIN, Style, classes_of
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.nodes import Counting, KubernetesNode, is_shared, product_of
 from muster_cluster_agent.domain.kubernetes.resources import Manifest
@@ -157,9 +157,7 @@ def trial_pod(owner: Owner, namespace: str, style: Style) -> Manifest:
         "containers": [{"name": MAIN, "image": "muster.invalid/check"}],
     }
     named = {
-        "priorityClassName": style.priority_class,
-        "runtimeClassName": style.runtime_class,
-        "schedulerName": style.scheduler,
+        **classes_of(style),
         "imagePullSecrets": [{"name": name} for name in style.pull_secrets],
         "tolerations": [*style.tolerate],
     }

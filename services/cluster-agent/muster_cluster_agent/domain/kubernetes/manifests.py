@@ -58,6 +58,15 @@ class Style:
     direct: bool = False
 
 
+def classes_of(style: Style) -> Manifest:
+    """The fields of a pod's spec that name classes and a scheduler of the cluster; a field without a name is empty."""
+    return {
+        "priorityClassName": style.priority_class,
+        "runtimeClassName": style.runtime_class,
+        "schedulerName": style.scheduler,
+    }
+
+
 def owned_by(root: str, uid: str) -> Manifest:
     """The reference to the root of a run in everything that the run has."""
     return {"apiVersion": "v1", "kind": "ConfigMap", "name": root, "uid": uid, "controller": True}
@@ -120,9 +129,7 @@ def _pod_spec(plan: ReplicaPlan, container: Container, style: Style) -> Manifest
         "containers": [_main(plan, container, start, style, [mount for _, mount in volumes])],
     }
     named = {
-        "priorityClassName": style.priority_class,
-        "runtimeClassName": style.runtime_class,
-        "schedulerName": style.scheduler,
+        **classes_of(style),
         "imagePullSecrets": [{"name": name} for name in secrets],
         "securityContext": _pod_security(container),
         "hostIPC": container.host_ipc,

@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from muster_cluster_agent.domain.model import ReplicaKey, RunKey
+from muster_kernel import cluster_labels
 
-PREFIX: Final = "muster.io/"
-MANAGED_BY: Final = "app.kubernetes.io/managed-by"
-MANAGER: Final = "muster"
+PREFIX: Final = cluster_labels.PREFIX
+MANAGED_BY: Final = cluster_labels.MANAGED_BY
+MANAGER: Final = cluster_labels.MANAGER
 ORIGIN: Final = f"{PREFIX}origin"
 """The agent's instance. It stays the same over restarts and outlives the agent's pod."""
-CLUSTER: Final = f"{PREFIX}cluster"
+CLUSTER: Final = cluster_labels.CLUSTER
 WORKLOAD: Final = f"{PREFIX}workload"
-PROJECT: Final = f"{PREFIX}project"
+PROJECT: Final = cluster_labels.PROJECT
 RUN: Final = f"{PREFIX}run"
 ROLE: Final = f"{PREFIX}role"
 INDEX: Final = f"{PREFIX}index"

@@ -10,6 +10,7 @@ from muster_cluster_agent.domain.kubernetes.manifests import MAIN
 from muster_cluster_agent.domain.kubernetes.resources import Manifest
 from muster_cluster_agent.domain.kubernetes.roots import Namespace
 from muster_cluster_agent.domain.plan import ReplicaPlan
+from muster_kernel.cluster_labels import MANAGED_BY
 from muster_kernel.reasons import RefusalCode
 
 TAKEN: Final = "MusterNameTaken"
@@ -72,7 +73,7 @@ def namespace(name: str, project: str, found: Namespace | None) -> Answer:
 
 def taken(kind: str, metadata: Mapping[str, Any]) -> str:
     """The sentence about a name that another object has."""
-    manager = (metadata.get("labels") or {}).get("app.kubernetes.io/managed-by", "another")
+    manager = (metadata.get("labels") or {}).get(MANAGED_BY, "another")
     return f"{kind} {metadata['namespace']}/{metadata['name']} is there already and belongs to {manager}"
 
 
