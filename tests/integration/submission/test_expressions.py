@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from muster_submission.adapters import expressions
 from muster_submission.adapters.expressions import CelProcess
 from muster_submission.domain.cloudevents import CloudEvent
 from muster_submission.domain.expressions import Broken, Question, Values
@@ -76,6 +77,21 @@ async def test_a_child_that_somebody_ends_costs_one_more_try() -> None:
         assert here.pid is not None
         os.kill(here.pid, signal.SIGKILL)
         assert await here.evaluate(question({}, A="2")) == Values(matched=True, texts={"A": "2"})
+
+
+async def test_a_child_that_gets_no_processor_time_is_replaced_and_the_answer_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with process() as here:
+        await here.evaluate(question({}, A="1"))
+        assert here.pid is not None
+        os.kill(here.pid, signal.SIGSTOP)
+        with monkeypatch.context() as hurried:
+            hurried.setattr(expressions, "_ANSWER_SECONDS", 0.5)
+            found = await here.evaluate(question({}, A="2"))
+        assert isinstance(found, Broken)
+        assert "no answer within 0.5 s: the machine gave their process too little processor time" in found.why
+        assert await here.evaluate(question({}, A="3")) == Values(matched=True, texts={"A": "3"})
 
 
 def test_a_child_whose_input_is_closed_costs_one_more_try_on_the_loop_of_the_services() -> None:

@@ -27,6 +27,7 @@ _LIMIT: Final = 16 << 20
 _OURS: Final = frozenset({"MUSTER_DATABASE_URL"})  # what strangers' expressions run beside has no key to the books
 _DECODER: Final[msgspec.msgpack.Decoder[Told | Answered | Failed]] = msgspec.msgpack.Decoder(Told | Answered | Failed)
 _TIMED_OUT: Final = f"the expressions took more than {CPU_SECONDS:g} s of processor time"
+_STARVED: Final = "the machine gave their process too little processor time"
 _DIED: Final = "the expressions took more memory than they may have, or ended their process"
 
 RUNAWAYS: Final = metrics.counter(
@@ -102,7 +103,7 @@ class CelProcess:
                     return await self._exchange(asked)
             except TimeoutError:
                 await self._end()
-                break
+                return f"the expressions had no answer within {_ANSWER_SECONDS:g} s: {_STARVED}"
             except (asyncio.IncompleteReadError, ConnectionError):
                 code = await self._end()
                 RUNAWAYS.inc()
