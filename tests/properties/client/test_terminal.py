@@ -78,6 +78,7 @@ RENDERERS: Final[dict[str, Callable[[str], RenderableType]]] = {
     "tables.ready": lambda text: tables.ready(filled(workload_pb2.Workload, text)),
     "tables.workloads": lambda text: tables.workloads([filled(workload_pb2.Workload, text)], NOW),
     "tables.templates": lambda text: tables.templates([filled(templates_pb2.Template, text)]),
+    "tables.findings": lambda text: tables.findings([filled(fleet_pb2.Finding, text)]),
     "tables.clusters": lambda text: tables.clusters([filled(fleet_pb2.Cluster, text)], NOW),
     "tables.nodes": lambda text: tables.nodes([filled(fleet_pb2.NodeView, text)]),
     "tables.usage": lambda text: tables.usage([filled(usage_pb2.WorkloadUsage, text)]),
