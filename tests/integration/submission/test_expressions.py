@@ -79,18 +79,28 @@ async def test_a_child_that_somebody_ends_costs_one_more_try() -> None:
         assert await here.evaluate(question({}, A="2")) == Values(matched=True, texts={"A": "2"})
 
 
-async def test_a_child_that_gets_no_processor_time_is_replaced_and_the_answer_says_so(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_child_that_gets_no_processor_time_costs_one_more_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expressions, "_ANSWER_SECONDS", 2.0)
+    async with process() as here:
+        await here.evaluate(question({}, A="1"))
+        assert here.pid is not None
+        os.kill(here.pid, signal.SIGSTOP)
+        assert await here.evaluate(question({}, A="2")) == Values(matched=True, texts={"A": "2"})
+
+
+async def test_a_machine_without_processor_time_is_not_held_against_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    spent: list[float] = []
     async with process() as here:
         await here.evaluate(question({}, A="1"))
         assert here.pid is not None
         os.kill(here.pid, signal.SIGSTOP)
         with monkeypatch.context() as hurried:
-            hurried.setattr(expressions, "_ANSWER_SECONDS", 0.5)
-            found = await here.evaluate(question({}, A="2"))
+            hurried.setattr(expressions, "_ANSWER_SECONDS", 0.01)  # the next child is not ready by then
+            found = await here.evaluate(question({}, A="2"), spent.append)
         assert isinstance(found, Broken)
-        assert "no answer within 0.5 s: the machine gave their process too little processor time" in found.why
+        assert not found.runaway
+        assert spent == [0.0]
+        assert "no answer within 0.01 s: the machine gave their process too little processor time" in found.why
         assert await here.evaluate(question({}, A="3")) == Values(matched=True, texts={"A": "3"})
 
 

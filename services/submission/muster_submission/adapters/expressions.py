@@ -1,8 +1,9 @@
 """CEL beside the event loop: one child process answers, and another one follows where it was ended.
 
 Called by the handlers of triggers. Holds: no expression keeps the loop or the consumer for longer than its processor
-time; a question that ends the child is answered as a runaway, and the next one finds a new child; an answer reaches
-the question that it belongs to, also where others were given up.
+time; a question that ends the child is answered as a runaway, and the next one finds a new child; a rule does not pay
+for a machine that gives the child no processor time; an answer reaches the question that it belongs to, also where
+others were given up.
 """
 
 from __future__ import annotations
@@ -38,8 +39,18 @@ RUNAWAYS: Final = metrics.counter(
 )
 
 
+class Lost(msgspec.Struct):
+    """A question has no answer. `runaway`: its expressions took too much processor time or memory."""
+
+    why: str
+    runaway: bool = True
+
+
 Spent = Callable[[float], None]
 """Hears how many seconds of processor time a question took."""
+
+
+_Reply = Told | Answered | Failed | Lost
 
 
 class CelProcess:
@@ -48,7 +59,7 @@ class CelProcess:
     def __init__(self) -> None:
         self._child: asyncio.subprocess.Process | None = None
         self._turn = asyncio.Lock()
-        self._asked: asyncio.Task[Told | Answered | Failed | str] | None = None  # kept: a loop holds tasks weakly
+        self._asked: asyncio.Task[_Reply] | None = None  # kept: a loop holds tasks weakly
 
     @property
     def pid(self) -> int | None:
@@ -62,8 +73,10 @@ class CelProcess:
                 return Values(matched, texts)
             case Failed(why=why):
                 return Broken(why)
-            case lost:
-                return Broken(str(lost), runaway=True)
+            case Lost(why=why, runaway=runaway):
+                return Broken(why, runaway=runaway)
+            case Told():
+                raise AssertionError("the child answered another question")
 
     async def check(
         self, expressions: Mapping[str, str], schema: Schema | None, spent: Spent | None = None
@@ -72,44 +85,49 @@ class CelProcess:
         match await self._ask(Check(dict(expressions), schema), spent):
             case Told(problems=problems):
                 return problems
-            case lost:
-                return {"condition": str(lost)}
+            case Lost(why=why) | Failed(why=why):
+                return {"condition": why}
+            case Answered():
+                raise AssertionError("the child answered another question")
 
     async def close(self) -> None:
         """Ends the child."""
         async with self._turn:
             await self._end()
 
-    async def _ask(self, asked: Evaluate | Check, spent: Spent | None) -> Told | Answered | Failed | str:
+    async def _ask(self, asked: Evaluate | Check, spent: Spent | None) -> _Reply:
         await self._turn.acquire()
         # A question that its caller gives up is still answered: else the next one would be given its answer.
         self._asked = asyncio.create_task(self._in_turn(asked, spent))
         return await asyncio.shield(self._asked)
 
-    async def _in_turn(self, asked: Evaluate | Check, spent: Spent | None) -> Told | Answered | Failed | str:
+    async def _in_turn(self, asked: Evaluate | Check, spent: Spent | None) -> _Reply:
         try:
             answer = await self._answer(asked)
             if spent is not None:
-                spent(_LOST_SECONDS if isinstance(answer, str) else answer.seconds)
+                spent(_price(answer))
             return answer
         finally:
             self._turn.release()
 
-    async def _answer(self, asked: Evaluate | Check) -> Told | Answered | Failed | str:
-        """The answer, or why there is none. A child that was ended from outside costs one more try."""
+    async def _answer(self, asked: Evaluate | Check) -> _Reply:
+        """The answer, or why there is none. A child that is ended from outside, or is silent, costs one more try."""
+        lost = Lost(_DIED)
         for _ in range(2):
             try:
                 async with asyncio.timeout(_ANSWER_SECONDS):
                     return await self._exchange(asked)
             except TimeoutError:
+                # Its own clock would have ended it after CPU_SECONDS: a silent child was not given them.
                 await self._end()
-                return f"the expressions had no answer within {_ANSWER_SECONDS:g} s: {_STARVED}"
+                lost = Lost(f"the expressions had no answer within {_ANSWER_SECONDS:g} s: {_STARVED}", runaway=False)
             except (asyncio.IncompleteReadError, ConnectionError):
                 code = await self._end()
                 RUNAWAYS.inc()
                 if code == -signal.SIGPROF:
-                    return _TIMED_OUT
-        return _DIED
+                    return Lost(_TIMED_OUT)
+                lost = Lost(_DIED)
+        return lost
 
     async def _exchange(self, asked: Evaluate | Check) -> Told | Answered | Failed:
         child = await self._started()
@@ -151,3 +169,12 @@ class CelProcess:
             except TimeoutError:
                 child.kill()
         return await child.wait()
+
+
+def _price(reply: _Reply) -> float:
+    """What a question costs its rule and project, in seconds of processor time."""
+    match reply:
+        case Lost(runaway=runaway):
+            return _LOST_SECONDS if runaway else 0.0
+        case answered:
+            return answered.seconds
