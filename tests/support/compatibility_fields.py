@@ -13,11 +13,12 @@ from typing import Final
 
 import yaml
 
-from muster_cluster_agent.adapters.kubernetes.support import KUBERNETES
+from muster_cluster_agent.adapters.kubernetes.support import ALLOWABLE, KUBERNETES, support_of
 from muster_cluster_agent.adapters.local.support import LOCAL
 from muster_cluster_agent.adapters.support import Support
 from muster_language import Kind, Row, catalogue
 from muster_language.schemas.shape import COLOSSAL_KIND
+from tests.support.kubernetes_samples import STYLE
 from tests.support.tables import LETTERS, in_policies, in_yaml, on_rest, table
 
 ROOT: Final = Path(__file__).parents[2]
@@ -103,7 +104,7 @@ def _fields() -> Iterator[Sequence[str]]:
         row = rows[0]
         if name != "args" and row.yaml == "arguments":
             continue
-        ways = (_made(row, support) for support in (LOCAL, KUBERNETES))
+        ways = (_made(row, LOCAL), _on_kubernetes(row))
         yield f"`{name}`", _kinds(row.kinds), _state(name, rows), tests_of(row), *ways, row.note
 
 
@@ -155,6 +156,13 @@ def _made(row: Row, support: Support) -> str:
     return "honoured" if row.name in support.honoured else "no matter of a back end"
 
 
+def _on_kubernetes(row: Row) -> str:
+    """What that back end does with the field: where the file of the cluster says nothing of it, and where it may."""
+    plain, most = _made(row, KUBERNETES), _made(row, _ALL_GIVEN)
+    return plain if plain == most else f"{most} where the cluster's file says so; else {plain}"
+
+
+_ALL_GIVEN: Final = support_of(frozenset(ALLOWABLE), STYLE)
 _SECRETS: Final = frozenset({"environment", "notebook_token"})
 
 

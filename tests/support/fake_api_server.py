@@ -21,7 +21,7 @@ from aiohttp import web
 Object = dict[str, Any]
 _KINDS: Final = frozenset(
     {"pods", "configmaps", "nodes", "namespaces", "leases", "events"}
-    | {"services", "secrets", "poddisruptionbudgets", "networkpolicies", "persistentvolumeclaims"}
+    | {"ingresses", "services", "secrets", "poddisruptionbudgets", "networkpolicies", "persistentvolumeclaims"}
 )
 _HISTORY: Final = 5_000
 

@@ -18,7 +18,7 @@ from muster_cluster_agent.ports import RefusalReport
 from tests.support.agent_loops import Told, running
 from tests.support.agents import workload_id
 from tests.support.fake_api_server import FakeApiServer
-from tests.support.kubernetes_backends import NAMESPACE, PROJECT, Scene, backend_on
+from tests.support.kubernetes_backends import FILE, NAMESPACE, PROJECT, Scene, backend_on
 from tests.support.waiting import until
 
 ID = workload_id(1)
@@ -109,8 +109,8 @@ class Loop:
 
 
 @asynccontextmanager
-async def loop(made: Scene, told: Told | None = None) -> AsyncIterator[Loop]:
-    """One agent on a cluster, as one process would be."""
+async def loop(made: Scene, told: Told | None = None, file: str = FILE) -> AsyncIterator[Loop]:
+    """One agent on a cluster, as one process would be. file: the text of its cluster file."""
     told = told or Told()
-    async with backend_on(made.server) as backend, running(backend, told) as agent:
+    async with backend_on(made.server, file) as backend, running(backend, told) as agent:
         yield Loop(made, backend, told, agent)

@@ -10,8 +10,11 @@ from typing import Any, Final
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import placement_pb2, storage_pb2, workload_pb2
 from muster_cluster_agent.adapters import specs
+from muster_cluster_agent.adapters.notebooks import with_notebook_defaults
 from muster_cluster_agent.domain.kubernetes import manifests, run_objects, workload_objects
+from muster_cluster_agent.domain.kubernetes.beside import Images
 from muster_cluster_agent.domain.kubernetes.manifests import Style
+from muster_cluster_agent.domain.kubernetes.outside import Urls
 from muster_cluster_agent.domain.kubernetes.resources import Manifest
 from muster_cluster_agent.domain.kubernetes.run_objects import KeyPair
 from muster_cluster_agent.domain.model import Assignment, Pattern, Revision, Run
@@ -19,6 +22,11 @@ from muster_cluster_agent.domain.plan import ReplicaPlan, replica_plans
 from tests.support.kubernetes_pods import OWNER
 
 NAMESPACE: Final = "runai-p"
+STYLE: Final = Style(
+    images=Images(notebook="notebook", tensorboard="tensorboard", git="git"),
+    urls=Urls("lab.example", "nginx", annotations=(("auth", "https://auth.example/?users={users}"),)),
+)
+"""A cluster that gives all that it can give."""
 GANG: Final = {
     "kind": options_pb2.KIND_DISTRIBUTED,
     "framework": workload_pb2.FRAMEWORK_MPI,
@@ -41,13 +49,24 @@ SAMPLES: Final[dict[str, tuple[dict[str, Any], Any]]] = {
     "drop_all_capabilities": ({}, True),
     "empty_dir_volumes": ({}, [storage_pb2.EmptyDirVolume(label="e", path="/e")]),
     "environment": ({}, [workload_pb2.EnvironmentVariable(label="A", value="b")]),
+    "exposed_urls": ({}, [workload_pb2.ExposedUrl(label="u", container=80)]),
     "extended_resources": ({}, [placement_pb2.ExtendedResource(label="r", resource="rdma/hca", quantity="1")]),
     "framework": ({**GANG}, workload_pb2.FRAMEWORK_TF),
+    "git_sync": (
+        {},
+        [
+            storage_pb2.GitRepository(
+                label="g", repository="https://git.example/a", path="/code", username="muster-sealed:a:1"
+            )
+        ],
+    ),
     "host_ipc": ({}, True),
     "host_network": ({}, True),
     "image": ({}, "other"),
     "image_pull_policy": ({}, workload_pb2.IMAGE_PULL_POLICY_ALWAYS),
     "image_pull_secrets": ({}, workload_pb2.StringList(values=["registry"])),
+    "is_private_service_url": ({"exposed_urls": [workload_pb2.ExposedUrl(label="u", container=80)]}, True),
+    "jupyter": ({}, True),
     "labels": ({}, [workload_pb2.MapEntry(label="a", value="b")]),
     "large_shm": ({}, True),
     "master_spec": ({**GANG}, MASTER),
@@ -76,6 +95,8 @@ SAMPLES: Final[dict[str, tuple[dict[str, Any], Any]]] = {
     "slots_per_worker": ({**GANG}, 4),
     "stdin": ({}, True),
     "supplemental_groups": ({"uid_gid_source": workload_pb2.UID_GID_SOURCE_CUSTOM}, "7"),
+    "tensorboard": ({"tensorboard_logdir": "/logs"}, True),
+    "tensorboard_logdir": ({"tensorboard": True, "tensorboard_logdir": "/logs"}, "/other"),
     "tty": ({}, True),
     "uid_gid_source": ({"run_as_uid": 7}, workload_pb2.UID_GID_SOURCE_CUSTOM),
     "volumes": ({}, [storage_pb2.HostPath(label="h", path="/h", mount_path="/h")]),
@@ -90,7 +111,8 @@ IN_THE_ASSIGNMENT: Final = frozenset(
 
 def plans_of(**fields: Any) -> tuple[ReplicaPlan, ...]:
     """The replicas of a workload with these fields, with a launcher where its framework has one."""
-    spec = workload_pb2.WorkloadSpec(**{"kind": options_pb2.KIND_TRAINING, "image": "i", **fields})
+    said = workload_pb2.WorkloadSpec(**{"kind": options_pb2.KIND_TRAINING, "image": "i", **fields})
+    spec = with_notebook_defaults(said, STYLE.images.notebook)
     runs = [Run("worker", 0, max(1, spec.workers), "n-7")]
     if spec.HasField("master_spec") or specs.pattern(spec) is Pattern.MPI:
         runs.append(Run("launcher", 0, 1, "n-7"))
@@ -114,9 +136,9 @@ def made_of(**fields: Any) -> list[tuple[str, Manifest]]:
     plans = plans_of(**fields)
     found: list[tuple[str, Manifest]] = []
     for plan in (plans[0], plans[-1]):
-        pod = manifests.pod(OWNER, plan, Style(), "uid", workload_objects.addresses_of(plan))
+        pod = manifests.pod(OWNER, plan, STYLE, "uid", workload_objects.addresses_of(plan, STYLE.urls))
         found.append((f"/api/v1/namespaces/{NAMESPACE}/pods", pod))
         of_run = run_objects.objects_of(OWNER, plan, KeyPair("a", "b"))
         found += [(each.path(NAMESPACE), run_objects.with_root(each, made, plan, "uid")) for each, made in of_run]
-        found += [(each.path(NAMESPACE), made) for each, made in workload_objects.objects_of(OWNER, plan)]
+        found += [(each.path(NAMESPACE), made) for each, made in workload_objects.objects_of(OWNER, plan, STYLE.urls)]
     return found

@@ -94,6 +94,7 @@ def bodies(kind: str) -> dict[str, Any]:
         "PersistentVolumeClaim": storage,
         "PodDisruptionBudget": {"minAvailable": 1, "selector": selector},
         "NetworkPolicy": {"podSelector": {}},
+        "Ingress": {"defaultBackend": {"service": {"name": "x", "port": {"number": 80}}}},
     }
     return {"spec": specs[kind]} if kind in specs else {}
 

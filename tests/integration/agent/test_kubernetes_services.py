@@ -4,24 +4,46 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster_cluster_agent.domain.container import Container, Reach, ServedPort
+from muster_cluster_agent.domain.container import Container, ExposedPort, Reach, ServedPort
 from muster_cluster_agent.domain.kubernetes.names import workload_base
 from muster_cluster_agent.domain.model import Assignment, Pattern, Release, Revision, Run, State, Template
 from muster_cluster_agent.ports import StatusReport
 from muster_kernel.reasons import ChangeReason
 from tests.support.agents import workload_id
-from tests.support.kubernetes_backends import NAMESPACE, OWNER, PROJECT, scene
+from tests.support.kubernetes_backends import FILE, NAMESPACE, OWNER, PROJECT, scene
 from tests.support.kubernetes_loops import ID, Loop, loop
 
 
-def service(*ports: ServedPort, count: int = 2, generation: int = 1, older: Assignment | None = None) -> Assignment:
+def service(
+    *ports: ServedPort,
+    count: int = 2,
+    generation: int = 1,
+    older: Assignment | None = None,
+    exposed: tuple[ExposedPort, ...] = (),
+) -> Assignment:
     """Servers on one node; older: what still runs beside them."""
     ports = ports or (ServedPort(8080),)
     numbers = tuple(port.container for port in ports)
-    template = Template(command="serve", ports=numbers, container=Container("team/chat:1", ports=ports))
+    template = Template(
+        command="serve", ports=numbers, container=Container("team/chat:1", ports=ports, exposed=exposed)
+    )
     revision = Revision(generation, 0, Pattern.SERVICE, template, (Run("worker", 0, count, "n-0"),))
     revisions = (*(older.revisions if older else ()), revision)
     return Assignment(ID, 1, "me", generation, revisions, PROJECT, NAMESPACE, "chat", grace=5.0)
+
+
+WITH_URLS = f"{FILE}urls: {{domain: lab.example}}\n"
+
+
+def hosts(here: Loop) -> dict[str, str]:
+    """The host of each Ingress by the port to which it leads."""
+    rules = [each["spec"]["rules"][0] for each in here.server.objects["ingresses"].values()]
+    return {rule["http"]["paths"][0]["backend"]["service"]["port"]["name"]: rule["host"] for rule in rules}
+
+
+def others_ingress(namespace: str, host: str, **labels: str) -> Any:
+    metadata = {"name": "theirs", "namespace": namespace, "labels": labels}
+    return {"metadata": metadata, "spec": {"rules": [{"host": "x.example"}, {"host": host}]}}
 
 
 def serving(here: Loop) -> set[str]:
@@ -157,3 +179,52 @@ async def test_a_namespace_that_is_another_one_gets_everything_again() -> None:
         here.agent.take(service(generation=2))
         await here.until(lambda: len(serving(here)) == 2)
         assert [*services(here)] == ["chat"]
+
+
+async def test_an_address_outside_follows_the_newest_revision_and_goes_with_its_workload() -> None:
+    async with scene() as made, loop(made, file=WITH_URLS) as here:
+        old = service(exposed=(ExposedPort("web", 8080), ExposedPort("own", 8080, "http://mine.lab.example")))
+        here.agent.take(old)
+        await here.until(lambda: len(serving(here)) == 2)
+        names = {each["metadata"]["name"] for each in here.server.objects["ingresses"].values()}
+        assert names == {f"{workload_base(ID)}-url-web", f"{workload_base(ID)}-url-own"}
+        reports = [each for each in here.told.of(StatusReport) if isinstance(each, StatusReport)]
+        assert "http://mine.lab.example" in {url for each in reports for url in each.endpoints}
+        new = service(ServedPort(8080), ServedPort(9090), generation=2, older=old, exposed=(ExposedPort("web", 9090),))
+        here.agent.take(new)
+        await here.until(lambda: len(serving(here)) == 4)
+        assert hosts(here) == {"p-9090": "chat-p.lab.example"}
+        here.agent.take(Release(ID, 1, 2, 0, 5.0, ChangeReason.SUSPENDED.value))
+        await here.until(lambda: not here.pods())
+        assert hosts(here) == {"p-9090": "chat-p.lab.example"}
+        await here.backend.forget([ID])
+        await here.nothing_left()
+
+
+async def test_a_host_of_others_is_not_taken() -> None:
+    async with scene() as made, loop(made, file=WITH_URLS) as here:
+        made.server.put("ingresses", others_ingress("shop", "chat-p.lab.example"))
+        here.agent.take(service(exposed=(ExposedPort("web", 8080),)))
+        report = await here.refused("NameConflict")
+        assert report.refusal.message == (
+            "the host chat-p.lab.example belongs to an Ingress of another namespace: choose another one by `url` of "
+            "exposedUrls"
+        )
+        assert len(made.server.objects["ingresses"]) == 1
+
+
+async def test_a_host_of_another_workload_is_waited_for() -> None:
+    async with scene() as made, loop(made, file=WITH_URLS) as here:
+        labels = {**OWNER.labels(), "muster.io/workload": workload_id(2)}
+        made.server.put("ingresses", others_ingress(NAMESPACE, "mine.lab.example", **labels))
+        here.agent.take(service(exposed=(ExposedPort("own", 8080, "http://mine.lab.example"),)))
+        report = await here.refused("NameInUse")
+        assert "the host mine.lab.example belongs to Ingress theirs" in report.refusal.message
+        made.server.remove("ingresses", f"{NAMESPACE}/theirs")
+
+
+async def test_a_host_outside_of_the_clusters_domain_is_refused() -> None:
+    async with scene() as made, loop(made, file=WITH_URLS) as here:
+        here.agent.take(service(exposed=(ExposedPort("own", 8080, "https://bank.example"),)))
+        report = await here.refused("Unsupported")
+        assert "not below lab.example" in report.refusal.message

@@ -8,9 +8,9 @@ import pytest
 
 from muster_cluster_agent.adapters.kubernetes.support import ALLOWABLE, support_of
 from muster_language import Kind, catalogue
-from tests.support.kubernetes_samples import IN_THE_ASSIGNMENT, SAMPLES, made_of
+from tests.support.kubernetes_samples import IN_THE_ASSIGNMENT, SAMPLES, STYLE, made_of
 
-SUPPORT: Final = support_of(frozenset(ALLOWABLE))
+SUPPORT: Final = support_of(frozenset(ALLOWABLE), STYLE)
 
 
 def test_every_honoured_field_has_a_sample() -> None:

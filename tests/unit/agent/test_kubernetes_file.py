@@ -50,12 +50,42 @@ rate: {calls: 50, burst: 100}
 
 def test_an_image_for_notebooks_lets_jupyter_in() -> None:
     without = parse("cluster: north\nbackend: kubernetes\n", where=WHERE)
-    assert "jupyter" in support_of(without.allowed, without.notebook).refused_words
+    assert "jupyter" in support_of(without.allowed, without.style).refused_words
     text = "cluster: north\nbackend: kubernetes\nimages: {notebook: team/notebook:7}\n"
     found = parse(text, where=WHERE)
-    support = support_of(found.allowed, found.notebook)
+    support = support_of(found.allowed, found.style)
     assert "jupyter" not in support.refused_words
     assert support.notebook == "team/notebook:7"
+
+
+def test_what_a_cluster_gives_is_honoured_there() -> None:
+    bare = parse("cluster: north\nbackend: kubernetes\n", where=WHERE)
+    needing = {"exposedUrls", "gitSync", "tensorboard", "tensorboardLogdir"}
+    assert needing <= {*support_of(bare.allowed, bare.style).refused_words}
+    assert "isPrivateServiceUrl" in support_of(bare.allowed, bare.style).ignored_words
+    text = (
+        "images: {git: g, tensorboard: t}\nurls: {domain: lab.example, annotations: {auth: 'https://a/?u={users}'}}\n"
+    )
+    found = parse(f"cluster: north\nbackend: kubernetes\n{text}", where=WHERE)
+    support = support_of(found.allowed, found.style)
+    assert needing.isdisjoint(support.refused_words)
+    assert "isPrivateServiceUrl" not in support.ignored_words
+    assert "exposedUrls=authorizedUsers" not in support.refused_words
+    assert "exposedUrls=authorizedGroups" in support.refused_words, "no annotation tells the gateway of groups"
+
+
+@pytest.mark.parametrize(
+    ("urls", "words"),
+    [
+        ("{class: nginx}", "urls.domain: the domain below which addresses are made is required"),
+        ("{domain: Lab_1}", "urls.domain: expected a domain such as lab.example.org, not 'Lab_1'"),
+        ("{domain: a.b, tls: maybe}", "urls.tls: expected true or false"),
+        ("{domain: a.b, tsl: true}", "urls.tsl: not known here"),
+    ],
+)
+def test_addresses_outside_need_a_domain(urls: str, words: str) -> None:
+    with pytest.raises(ClusterFileError, match=re.escape(words)):
+        parse(f"cluster: north\nbackend: kubernetes\nurls: {urls}\n", where=WHERE)
 
 
 def test_pods_are_bound_directly_where_the_file_says_so() -> None:
@@ -126,7 +156,7 @@ def test_what_needs_more_than_a_container_is_refused_before_placement() -> None:
 
 def test_a_cluster_allows_what_reaches_into_its_nodes() -> None:
     found = parse("cluster: c\nbackend: kubernetes\nallow: [hostPath]\n", where=WHERE)
-    assert {"volumes", "mountPropagation"}.isdisjoint(support_of(found.allowed).refused_words)
-    assert "hostIpc" in support_of(found.allowed).refused_words
+    assert {"volumes", "mountPropagation"}.isdisjoint(support_of(found.allowed, found.style).refused_words)
+    assert "hostIpc" in support_of(found.allowed, found.style).refused_words
     with pytest.raises(ClusterFileError, match="expected words of hostPath, hostIpc, hostNetwork, not rootkit"):
         parse("cluster: c\nbackend: kubernetes\nallow: [hostPath, rootkit]\n", where=WHERE)

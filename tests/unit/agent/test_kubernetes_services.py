@@ -11,6 +11,8 @@ from muster.workload.v1 import workload_pb2
 from muster_cluster_agent.adapters import specs
 from muster_cluster_agent.domain.kubernetes import manifests, marks, roots, workload_objects
 from muster_cluster_agent.domain.kubernetes.manifests import Style
+from muster_cluster_agent.domain.kubernetes.outside import Urls
+from muster_cluster_agent.domain.kubernetes.resources import SERVICE
 from muster_cluster_agent.domain.kubernetes.roots import WorkloadRoot
 from muster_cluster_agent.domain.model import Assignment, Revision, Run
 from muster_cluster_agent.domain.plan import ReplicaPlan, replica_plans
@@ -40,7 +42,7 @@ def served(*ports: workload_pb2.Port, name: str = "chat", grace: float = 30.0, *
 
 
 def main_of(plan: ReplicaPlan) -> dict[str, Any]:
-    pod = manifests.pod(OWNER, plan, Style(), "uid", workload_objects.addresses_of(plan))
+    pod = manifests.pod(OWNER, plan, Style(), "uid", workload_objects.addresses_of(plan, Urls()))
     (main,) = pod["spec"]["containers"]
     return dict(main)
 
@@ -84,7 +86,7 @@ def test_a_training_with_a_port_is_not_held_up_when_it_ends() -> None:
     revision = Revision(1, 0, specs.pattern(spec), specs.template(spec, containers=True), (Run("worker", 0, 1, "n-7"),))
     plan = replica_plans(Assignment(ID, 1, "", 1, (revision,), "p", "runai-p", "train"), revision)[0]
     assert {"lifecycle", "readinessProbe"}.isdisjoint(main_of(plan))
-    assert workload_objects.addresses_of(plan) == ("http://train.runai-p.svc:6006",)
+    assert workload_objects.addresses_of(plan, Urls()) == ("http://train.runai-p.svc:6006",)
 
 
 def test_every_port_is_reached_inside_and_some_of_them_from_outside() -> None:
@@ -101,7 +103,7 @@ def test_every_port_is_reached_inside_and_some_of_them_from_outside() -> None:
     assert nodes["spec"]["ports"] == [{"name": "p-9090", "port": 9090, "targetPort": "p-9090", "nodePort": 30090}]
     assert balancer["spec"]["ports"] == [{"name": "p-7070", "port": 80, "targetPort": "p-7070"}]
     assert inside["spec"]["selector"] == {marks.WORKLOAD: ID, marks.SERVING: "true"}
-    assert workload_objects.addresses_of(plan)[-1] == "http://n-7:30090"
+    assert workload_objects.addresses_of(plan, Urls())[-1] == "http://n-7:30090"
 
 
 def test_the_service_type_of_the_workload_holds_for_ports_that_say_none() -> None:
@@ -132,16 +134,16 @@ def test_the_root_of_a_workload_is_held_until_it_is_deleted() -> None:
 def test_ports_that_the_api_completes_are_the_same_ports() -> None:
     (asked,) = workload_objects.services_of(OWNER, served(port(80)))
     completed = [{**one, "protocol": "TCP", "nodePort": 31000} for one in asked["spec"]["ports"]]
-    assert not workload_objects.ports_differ(asked, {"spec": {"ports": completed}})
-    assert workload_objects.ports_differ(asked, {"spec": {}})
+    assert workload_objects.change_of(SERVICE, asked, {"spec": {"ports": completed}}) is None
+    assert workload_objects.change_of(SERVICE, asked, {"spec": {}}) == {"spec": {"ports": asked["spec"]["ports"]}}
 
 
 def test_another_port_of_the_nodes_is_another_port() -> None:
     _, nodes = workload_objects.services_of(OWNER, served(port(80, 30001, NODE_PORT)))
     there = {"spec": {"ports": [{**nodes["spec"]["ports"][0], "nodePort": 30002}]}}
-    assert workload_objects.ports_differ(nodes, there)
+    assert workload_objects.change_of(SERVICE, nodes, there)
     _, chosen = workload_objects.services_of(OWNER, served(port(80, reach=NODE_PORT)))
-    assert not workload_objects.ports_differ(chosen, there)
+    assert workload_objects.change_of(SERVICE, chosen, there) is None
 
 
 @pytest.mark.parametrize(("grace", "seconds"), [(0.0, 0), (1.0, 0), (4.0, 2), (300.0, 5)])

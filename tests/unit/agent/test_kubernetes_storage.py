@@ -11,6 +11,7 @@ from muster.workload.v1 import storage_pb2, workload_pb2
 from muster_cluster_agent.adapters import specs
 from muster_cluster_agent.domain.kubernetes import manifests, resources, run_objects, storage, workload_objects
 from muster_cluster_agent.domain.kubernetes.manifests import Style
+from muster_cluster_agent.domain.kubernetes.outside import Urls
 from muster_cluster_agent.domain.model import Assignment, Revision, Run
 from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan, replica_plans
 from muster_kernel import ids
@@ -112,7 +113,7 @@ def test_a_new_claim_outlives_the_run_unless_it_is_ephemeral() -> None:
     kept = claim(size="10Gi", storage_class="fast", read_write_many=True)
     gone = storage_pb2.PersistentVolumeClaim(label="tmp", path="/tmp2", size="1Gi", ephemeral=True)
     made = plan(pvcs=[kept, gone])
-    ((resource, manifest),) = workload_objects.objects_of(OWNER, made)
+    ((resource, manifest),) = workload_objects.objects_of(OWNER, made, Urls())
     assert (resource, manifest["metadata"]["name"]) == (resources.CLAIM, f"{BASE}-data")
     assert manifest["spec"] == {
         "accessModes": ["ReadWriteMany"],

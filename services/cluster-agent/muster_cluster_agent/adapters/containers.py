@@ -7,13 +7,24 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.workload.v1 import workload_pb2
+from muster.workload.v1 import storage_pb2, workload_pb2
 from muster_cluster_agent.adapters.volumes import volumes
-from muster_cluster_agent.domain.container import Container, Reach, SecretVariable, Security, ServedPort
+from muster_cluster_agent.domain.container import (
+    TENSORBOARD_PORT,
+    Checkout,
+    Container,
+    ExposedPort,
+    Reach,
+    SecretVariable,
+    Security,
+    ServedPort,
+)
 from muster_kernel.quantities import parse_count
 
 SECRET: Final = "SECRET:"  # noqa: S105  how a value names a Secret: SECRET:name,key
 _TOKEN: Final = "JUPYTER_TOKEN"  # noqa: S105  what Jupyter reads its token from
+_GIT_USER: Final = "MUSTER_GIT_USERNAME"
+_GIT_PASSWORD: Final = "MUSTER_GIT_PASSWORD"  # noqa: S105  what git.sh reads them from
 _PULL_POLICIES: Final = {
     workload_pb2.IMAGE_PULL_POLICY_ALWAYS: "Always",
     workload_pb2.IMAGE_PULL_POLICY_IF_NOT_PRESENT: "IfNotPresent",
@@ -52,11 +63,26 @@ def container(spec: workload_pb2.WorkloadSpec) -> Container:
         ),
         large_shm=spec.large_shm,
         ports=_ports(spec),
+        exposed=_exposed(spec),
         volumes=volumes(spec),
+        checkouts=tuple(_checkout(each) for each in spec.git_sync if not each.deleted),
+        tensorboard=spec.tensorboard,
+        tensorboard_logs=spec.tensorboard_logdir,
         host_ipc=spec.host_ipc,
         host_network=spec.host_network,
         home=_home(spec) if spec.create_home_dir else "",
         security=_security(spec),
+    )
+
+
+def _exposed(spec: workload_pb2.WorkloadSpec) -> tuple[ExposedPort, ...]:
+    """The ports that are to be reached from outside the cluster; none of a service that is private."""
+    return tuple(
+        ExposedPort(
+            item.label, item.container, item.url, (*item.authorized_users.values,), (*item.authorized_groups.values,)
+        )
+        for item in spec.exposed_urls
+        if item.container and not item.deleted and not spec.is_private_service_url
     )
 
 
@@ -72,7 +98,27 @@ def _ports(spec: workload_pb2.WorkloadSpec) -> tuple[ServedPort, ...]:
         if not port.deleted and port.container:
             reach = _REACH.get(port.service_type or spec.service_type, Reach.CLUSTER)
             found.setdefault(port.container, ServedPort(port.container, port.external, reach))
+    if spec.tensorboard:
+        found.setdefault(TENSORBOARD_PORT, ServedPort(TENSORBOARD_PORT, beside=True))
+    for each in _exposed(spec):
+        found.setdefault(each.container, ServedPort(each.container))
     return tuple(found.values())
+
+
+def _checkout(git: storage_pb2.GitRepository) -> Checkout:
+    """One repository. Beside a Secret the keys in it count, which are those of kubernetes.io/basic-auth unless said."""
+    secrets: list[SecretVariable] = []
+    credentials: list[tuple[str, str]] = []
+    said = (
+        (_GIT_USER, git.secret_key_of_user, git.username),
+        (_GIT_PASSWORD, git.secret_key_of_password or "password", git.password),
+    )
+    for variable, key, value in said:
+        if git.secret_name and key:
+            secrets.append(SecretVariable(variable, git.secret_name, key))
+        elif value and not git.secret_name:
+            credentials.append((variable, value))
+    return Checkout(git.repository, git.path, git.branch, git.revision, (*secrets,), (*credentials,))
 
 
 def _home(spec: workload_pb2.WorkloadSpec) -> str:

@@ -51,12 +51,17 @@ def framework(spec: workload_pb2.WorkloadSpec) -> Framework:
 
 def template(spec: workload_pb2.WorkloadSpec, *, containers: bool) -> Template:
     """What the replicas of a role run. containers: the back end makes containers of images."""
+    made = container(spec) if containers else None
+    if made is not None:
+        ports = [port.container for port in made.ports if not port.beside]
+    else:
+        ports = [port.container for port in spec.ports if not port.deleted and port.container]
     return Template(
         command=spec.command,
         args=spec.args,
         env=tuple((name, value) for name, value in variables(spec) if not value.startswith(SECRET)),
         working_dir=spec.working_dir,
-        ports=tuple(dict.fromkeys(port.container for port in spec.ports if not port.deleted and port.container)),
+        ports=tuple(dict.fromkeys(ports)),
         probe=_probe(spec.readiness_probe) if spec.HasField("readiness_probe") else None,
         limits=Limits(
             cpu=parse_milli_cpu(spec.cpu) if spec.cpu else 0,
@@ -64,7 +69,7 @@ def template(spec: workload_pb2.WorkloadSpec, *, containers: bool) -> Template:
             memory=parse_bytes(spec.memory) if spec.memory else 0,
             memory_limit=parse_bytes(spec.memory_limit) if spec.memory_limit else 0,
         ),
-        container=container(spec) if containers else None,
+        container=made,
     )
 
 

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from muster_cluster_agent.domain.storage import Volume
+
+TENSORBOARD_PORT: Final = 6006
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +51,45 @@ class Reach(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ServedPort:
-    """A port on which the container listens. external: the one outside; 0: the same, or one of the cluster's choice."""
+    """A port on which the container listens. external: the one outside; 0: the same, or one of the cluster's choice.
+
+    beside: another container of the pod listens on it.
+    """
 
     container: int
     external: int = 0
     reach: Reach = Reach.CLUSTER
+    beside: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExposedPort:
+    """A port that is to be reached from outside the cluster. label: its name within the workload.
+
+    url: the address asked for; empty: the cluster makes one up. users, groups: who may open it; with neither, everyone
+    whom the cluster lets in.
+    """
+
+    label: str
+    container: int
+    url: str = ""
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """A repository that is checked out before the replica starts. branch, revision: empty: what the server says.
+
+    secrets: its credentials in Secrets of the cluster. credentials: those that Muster keeps, by the variable.
+    """
+
+    repository: str
+    path: str
+    branch: str = ""
+    revision: str = ""
+    secrets: tuple[SecretVariable, ...] = ()
+    credentials: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +98,7 @@ class Container:
 
     pull_policy: Always, IfNotPresent or Never; empty: the cluster's own. extended: whole units by the resource's name.
     large_shm: /dev/shm is as large as half of its memory. host_ipc, host_network: it uses its node's. home: a folder
-    that is made as its home; empty: the image's own.
+    that is made as its home; empty: the image's own. tensorboard: one runs beside it and shows tensorboard_logs.
     """
 
     image: str
@@ -75,7 +112,11 @@ class Container:
     extended: tuple[tuple[str, int], ...] = ()
     large_shm: bool = False
     ports: tuple[ServedPort, ...] = ()
+    exposed: tuple[ExposedPort, ...] = ()
     volumes: tuple[Volume, ...] = ()
+    checkouts: tuple[Checkout, ...] = ()
+    tensorboard: bool = False
+    tensorboard_logs: str = ""
     host_ipc: bool = False
     host_network: bool = False
     home: str = ""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from muster_cluster_agent.domain.budgets import Limits
-from muster_cluster_agent.domain.container import Container, ServedPort
+from muster_cluster_agent.domain.container import Container, ExposedPort, ServedPort
 from muster_cluster_agent.domain.model import (
     Assignment,
     Framework,
@@ -107,9 +107,10 @@ class ReplicaPlan(ReplicaKey):
     """One replica as it should be. `gang`: the base name of its run, shared by all replicas that meet each other.
 
     members: role and index of each replica of a gang, in the order of their ranks; empty where it is no gang.
-    served: the ports of all roles of its revision, by which the workload is reached.
+    served: the ports of all roles of its revision, by which the workload is reached. exposed: those from outside.
     host_network: some role of its revision uses the network of its node, so that its members meet there.
-    credentials: variables whose values no description of the replica may show.
+    credentials: variables whose values no description of the replica may show. checkout_credentials: those of the
+    container's checkouts, by the checkout's number and the variable.
     """
 
     gang: str
@@ -130,8 +131,10 @@ class ReplicaPlan(ReplicaKey):
     namespace: str = ""  # of its project, on back ends that have namespaces
     members: tuple[tuple[str, int], ...] = ()
     served: tuple[ServedPort, ...] = ()
+    exposed: tuple[ExposedPort, ...] = ()
     host_network: bool = False
     credentials: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    checkout_credentials: tuple[tuple[int, str, str], ...] = field(default=(), repr=False)
 
     @property
     def container_or_empty(self) -> Container:
@@ -160,7 +163,8 @@ def replica_plans(assignment: Assignment, revision: Revision) -> tuple[ReplicaPl
     network = any(container.host_network for container in containers)
     plans = (_plan(assignment, revision, one, workers, len(ranks)) for one in members)
     served = _served(containers)
-    return tuple(replace(plan, members=ranks, served=served, host_network=network) for plan in plans)
+    exposed = _exposed(containers)
+    return tuple(replace(plan, members=ranks, served=served, exposed=exposed, host_network=network) for plan in plans)
 
 
 def _containers(revision: Revision, roles: AbstractSet[str]) -> tuple[Container, ...]:
@@ -176,6 +180,15 @@ def _served(containers: Iterable[Container]) -> tuple[ServedPort, ...]:
     for container in containers:
         for port in container.ports:
             found.setdefault(port.container, port)
+    return tuple(found.values())
+
+
+def _exposed(containers: Iterable[Container]) -> tuple[ExposedPort, ...]:
+    """The ports of these containers that are reached from outside; of one label the first counts."""
+    found: dict[str, ExposedPort] = {}
+    for container in containers:
+        for port in container.exposed:
+            found.setdefault(port.label, port)
     return tuple(found.values())
 
 

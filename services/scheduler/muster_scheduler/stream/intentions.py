@@ -111,6 +111,11 @@ def fields_of(spec: workload_pb2.WorkloadSpec) -> frozenset[str]:
                 found.add(f"{_YAML[field.number]}={said.word}")
     if any(item.value.startswith(_SECRET) and not item.deleted for item in spec.environment):
         found.add("environment=SECRET")
+    addresses = [item for item in spec.exposed_urls if not item.deleted]
+    if any(item.authorized_users.values for item in addresses):
+        found.add("exposedUrls=authorizedUsers")
+    if any(item.authorized_groups.values for item in addresses):
+        found.add("exposedUrls=authorizedGroups")
     if spec.notebook_token.startswith(_SECRET):
         found.add("notebookToken=SECRET")
     return frozenset(found | fields_of(spec.master_spec)) if spec.HasField("master_spec") else frozenset(found)

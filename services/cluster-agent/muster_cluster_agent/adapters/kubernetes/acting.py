@@ -108,7 +108,7 @@ class Acting:
             if wrong is not None:
                 return wrong
             root_uid = await self._prerequisites.prepare(plan)
-            body = manifests.pod(self._owner, plan, self._style, root_uid, addresses_of(plan))
+            body = manifests.pod(self._owner, plan, self._style, root_uid, addresses_of(plan, self._style.urls))
             self._unseen[plan.name] = UnseenPod(plan, time.monotonic())  # until it is known whether the pod is there
             answer = await self._pod(plan, body)
         except InvalidCommand as error:

@@ -66,7 +66,7 @@ class KubernetesBackend:
         self._observed_at = 0.0
         self._cache = Cache(client, owner, file.counting, clock)
         self._recorder = Recorder(client, self._cache, owner)
-        prerequisites = Prerequisites(client, self._cache, owner, managed=file.managed, clock=clock)
+        prerequisites = Prerequisites(client, self._cache, owner, file.style.urls, managed=file.managed, clock=clock)
         self._acting = Acting(client, self._cache, self._recorder, prerequisites, owner, file.style, clock)
         self._addressing = Addressing(client, self._cache, prerequisites)
         self._starts = StartWatch(client, self._acting, file.pull_seconds)
@@ -78,7 +78,7 @@ class KubernetesBackend:
         self._kept_after = ""
         self._cache.pod_listeners.append(self._hear)
         self._cache.never_ran = lambda pod: self._acting.is_refused(pod.name)
-        support = support_of(file.allowed, file.notebook)
+        support = support_of(file.allowed, file.style)
         self._profile = Profile(
             backend=KUBERNETES_BACKEND,
             identity=Identity.ANONYMOUS,

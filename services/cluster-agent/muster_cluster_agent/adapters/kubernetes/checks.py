@@ -100,6 +100,10 @@ class Checks:
         found = checking.runtime_class(style.runtime_class, there=raw is not None)
         if found is not None:
             yield found
+        raw = await self._class("networking.k8s.io/v1", "ingressclasses", style.urls.ingress_class)
+        found = checking.ingress_class(style.urls.ingress_class, there=raw is not None)
+        if found is not None:
+            yield found
         classes = await self._client.get("/apis/storage.k8s.io/v1/storageclasses")
         yield checking.storage_classes(classes["items"])
 

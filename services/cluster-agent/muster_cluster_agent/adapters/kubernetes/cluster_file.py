@@ -5,6 +5,7 @@ Read when the agent starts. Holds: a file with any error is refused as a whole, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,17 +14,21 @@ from typing import Any, Final
 from muster_cluster_agent.adapters import values
 from muster_cluster_agent.adapters.file_reader import KUBERNETES_BACKEND, Reader, load
 from muster_cluster_agent.adapters.kubernetes.support import ALLOWABLE
+from muster_cluster_agent.domain.kubernetes.beside import Images
 from muster_cluster_agent.domain.kubernetes.manifests import Style
 from muster_cluster_agent.domain.kubernetes.nodes import Counting
+from muster_cluster_agent.domain.kubernetes.outside import Urls
 from muster_cluster_agent.errors import ClusterFileError
 
 _TOP: Final = frozenset(
     {"cluster", "backend", "kubeconfig", "context", "namespace", "namespaces", "scheduler", "priority_class", "binder"}
     | {"images", "runtime_class", "devices", "tolerate", "pull_secrets", "node_gone_after", "pull_deadline", "rate"}
-    | {"allow"}
+    | {"allow", "urls"}
 )
 _DEVICES: Final = frozenset({"resource"})
-_IMAGES: Final = frozenset({"notebook"})
+_IMAGES: Final = frozenset({"git", "notebook", "tensorboard"})
+_URLS: Final = frozenset({"annotations", "class", "domain", "tls"})
+_DOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _TOLERATION: Final = frozenset({"key", "operator", "value", "effect"})
 _RATE: Final = frozenset({"calls", "burst"})
 _NEVER: Final = "never"
@@ -35,8 +40,7 @@ class KubernetesFile:
 
     kubeconfig None: the pod's own account. namespace: the agent's own. managed: namespaces of projects are made where
     they are missing. allowed: what pods may have of their nodes. pull_seconds: how long the images of a pod may be
-    pulled. rate, burst: calls of the API server a second, and at once. notebook: the image of workspaces that ask for
-    Jupyter and name none; empty: such workspaces are refused.
+    pulled. rate, burst: calls of the API server a second, and at once.
     """
 
     cluster: str
@@ -50,7 +54,6 @@ class KubernetesFile:
     pull_seconds: float = 3600.0
     rate: float = 200.0
     burst: float = 400.0
-    notebook: str = ""
 
 
 def parse(text: str, *, where: Path) -> KubernetesFile:
@@ -67,7 +70,6 @@ def parse(text: str, *, where: Path) -> KubernetesFile:
         _toleration(reader, raw, f"tolerate[{index}]")
         for index, raw in enumerate(reader.items(top.get("tolerate"), "tolerate"))
     )
-    images = reader.mapping(top.get("images") or {}, "images", _IMAGES)
     rate = reader.mapping(top.get("rate") or {}, "rate", _RATE)
     kubeconfig = reader.get(top, "kubeconfig", "file", values.text, "")
     found = KubernetesFile(
@@ -84,6 +86,8 @@ def parse(text: str, *, where: Path) -> KubernetesFile:
             pull_secrets=reader.get(top, "pull_secrets", "file", values.words, ()),
             tolerate=tolerate,
             direct=reader.get(top, "binder", "file", values.choice("pinned", "direct"), "pinned") == "direct",
+            images=_images(reader, top),
+            urls=_urls(reader, top),
         ),
         counting=Counting(
             resource=resource,
@@ -94,7 +98,6 @@ def parse(text: str, *, where: Path) -> KubernetesFile:
         pull_seconds=reader.get(top, "pull_deadline", "file", values.seconds, 3600.0),
         rate=reader.get(rate, "calls", "rate", _positive, 200.0),
         burst=reader.get(rate, "burst", "rate", _positive, 400.0),
-        notebook=reader.get(images, "notebook", "images", values.text, ""),
     )
     if found.style.direct and found.style.scheduler:
         reader.errors.append("file.scheduler: no scheduler looks at a pod with `binder: direct`; leave one of them out")
@@ -102,6 +105,31 @@ def parse(text: str, *, where: Path) -> KubernetesFile:
         reader.errors.append("file.context: it is a context of a kubeconfig; add `kubeconfig`")
     if reader.errors:
         raise ClusterFileError("\n".join(f"{where}: {error}" for error in reader.errors))
+    return found
+
+
+def _images(reader: Reader, top: Mapping[str, Any]) -> Images:
+    source = reader.mapping(top.get("images") or {}, "images", _IMAGES)
+    return Images(**{name: reader.get(source, name, "images", values.text, "") for name in _IMAGES})
+
+
+def _urls(reader: Reader, top: Mapping[str, Any]) -> Urls:
+    source = reader.mapping(top.get("urls") or {}, "urls", _URLS)
+    found = Urls(
+        domain=reader.get(source, "domain", "urls", _domain, ""),
+        ingress_class=reader.get(source, "class", "urls", values.text, ""),
+        tls=reader.get(source, "tls", "urls", values.flag, default=False),
+        annotations=tuple(reader.get(source, "annotations", "urls", values.texts, dict[str, str]()).items()),
+    )
+    if source and not source.get("domain"):
+        reader.errors.append("urls.domain: the domain below which addresses are made is required")
+    return found
+
+
+def _domain(value: Any) -> str:
+    found = values.text(value)
+    if not _DOMAIN.fullmatch(found):
+        raise ValueError(f"expected a domain such as lab.example.org, not {value!r}")
     return found
 
 

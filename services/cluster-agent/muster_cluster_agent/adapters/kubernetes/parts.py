@@ -41,7 +41,7 @@ async def open_kubernetes(runtime: Runtime, settings: AgentSettings) -> Parts:
         file.cluster,
         backend,
         state,
-        support_of(file.allowed, file.notebook),
+        support_of(file.allowed, file.style),
         folders=backend,
         eternal={"lead": lead.keep, "state": state.run, "cluster": backend.run},
     )

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,6 +21,7 @@ from muster_cluster_agent.adapters.kubernetes.keys import new_pair
 from muster_cluster_agent.domain.actions import Answer
 from muster_cluster_agent.domain.kubernetes import (
     marks,
+    outside,
     programs,
     refusals,
     roots,
@@ -28,7 +30,16 @@ from muster_cluster_agent.domain.kubernetes import (
 )
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.names import keys_name, workload_base
-from muster_cluster_agent.domain.kubernetes.resources import BUDGET, CONFIG_MAP, SECRET, SERVICE, Manifest, Resource
+from muster_cluster_agent.domain.kubernetes.outside import Urls
+from muster_cluster_agent.domain.kubernetes.resources import (
+    BUDGET,
+    CONFIG_MAP,
+    INGRESS,
+    SECRET,
+    SERVICE,
+    Manifest,
+    Resource,
+)
 from muster_cluster_agent.domain.kubernetes.roots import Root, WorkloadRoot
 from muster_cluster_agent.domain.kubernetes.starts import Mount, start_of
 from muster_cluster_agent.domain.kubernetes.storage import check_names
@@ -36,6 +47,8 @@ from muster_cluster_agent.domain.model import RunKey
 from muster_cluster_agent.domain.plan import ReplicaPlan
 
 _CONFLICT: Final = 409
+_PAGE: Final = "500"
+_MUTABLE: Final = frozenset({SERVICE, INGRESS})  # they follow the newest revision; a claim holds data and stays
 _REMEMBERED: Final = 20_000  # roots, so that a member of a gang costs no call for what the gang shares
 
 
@@ -44,7 +57,7 @@ class _Known:
     """What is known to be there below one root, of a run or of a workload.
 
     uid: the root's own. named: what the root names. uids: of what is there. members: of which the gang's budget knows.
-    run, services: of the plan that was prepared last.
+    run, mutable: of the plan that was prepared last.
     """
 
     uid: str = ""
@@ -52,7 +65,7 @@ class _Known:
     uids: dict[tuple[Resource, str], str] = field(default_factory=dict)
     members: int = 0
     run: RunKey = (0, 0)
-    services: tuple[Manifest, ...] = ()
+    mutable: tuple[Manifest, ...] = ()
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -60,11 +73,20 @@ class Prerequisites:
     """Makes what is missing. managed: namespaces of projects are made, too. clock: seconds since 1970."""
 
     def __init__(
-        self, client: Client, cache: Cache, owner: Owner, *, managed: bool, clock: Callable[[], float] = time.time
+        self,
+        client: Client,
+        cache: Cache,
+        owner: Owner,
+        urls: Urls,
+        *,
+        managed: bool,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
         self._cache = cache
         self._owner = owner
+        self._urls = urls
+        self._hosts = asyncio.Lock()  # so that two workloads do not take one host at the same time
         self._managed = managed
         self._clock = clock
         self._known: OrderedDict[tuple[str, str], _Known] = OrderedDict()  # by namespace and root
@@ -102,32 +124,54 @@ class Prerequisites:
             return run.uid
 
     async def _of_workload(self, plan: ReplicaPlan) -> None:
-        """What outlives the run. Its Services lead to the ports of the revision that was prepared last."""
+        """What outlives the run. What leads to it leads to the ports of the revision that was prepared last."""
         seen = self._cache.workload_roots.get(plan.workload_id)
         here = [seen] if seen is not None and seen.namespace == plan.namespace else []
-        objects = workload_objects.objects_of(self._owner, plan)
+        objects = workload_objects.objects_of(self._owner, plan, self._urls)
         where = (plan.namespace, workload_base(plan.workload_id))
         if not objects and not here and where not in self._known:
             return
         kept = self._remembered(*where)
         async with kept.lock:
             run = (plan.generation, plan.attempt)
-            services = tuple(manifest for resource, manifest in objects if resource is SERVICE)
-            if run == kept.run and services == kept.services and {_name(each) for each in objects} <= kept.uids.keys():
+            mutable = tuple(manifest for resource, manifest in objects if resource in _MUTABLE)
+            if run == kept.run and mutable == kept.mutable and {_name(each) for each in objects} <= kept.uids.keys():
                 return
             await self._ensure_root(plan, kept, workload_objects.root(self._owner, plan), objects, here, self._clock())
             for resource, manifest in objects:
-                if resource is not SERVICE and _name((resource, manifest)) in kept.uids:
-                    continue
-                found = await self._make(plan, resource, manifest, kept)
-                if resource is SERVICE and workload_objects.ports_differ(manifest, found):
-                    path = f"{SERVICE.path(plan.namespace)}/{manifest['metadata']['name']}"
-                    await self._client.patch(path, {"spec": {"ports": manifest["spec"]["ports"]}})
+                if resource in _MUTABLE:
+                    await self._make_as_it_is(plan, resource, manifest, kept)
+                elif _name((resource, manifest)) not in kept.uids:
+                    await self._make(plan, resource, manifest, kept)
             wanted = {_name(each) for each in objects}
             for resource, name in kept.named:
-                if resource is SERVICE and (resource, name) not in wanted:  # a claim stays: it holds data
+                if resource in _MUTABLE and (resource, name) not in wanted:
                     await self._delete_ours(resource, plan.namespace, name, plan.workload_id, kept)
-            kept.run, kept.services = run, services
+            kept.run, kept.mutable = run, mutable
+
+    async def _make_as_it_is(self, plan: ReplicaPlan, resource: Resource, manifest: Manifest, kept: _Known) -> None:
+        """Makes what leads to a workload, or changes what is there to what the plan says."""
+        async with self._hosts if resource is INGRESS else nullcontext():
+            if resource is INGRESS:
+                await self._check_hosts(plan, manifest)
+            found = await self._make(plan, resource, manifest, kept)
+            change = workload_objects.change_of(resource, manifest, found)
+            if change is not None:
+                path = f"{resource.path(plan.namespace)}/{manifest['metadata']['name']}"
+                await self._client.patch(path, change)
+
+    async def _check_hosts(self, plan: ReplicaPlan, ingress: Manifest) -> None:
+        """Raises ApiError where another workload, or somebody else, already has a host of the Ingress."""
+        wanted = outside.hosts_of(ingress)
+        page: Json = {}
+        while not page or page["metadata"].get("continue"):
+            more = {"continue": page["metadata"]["continue"]} if page else {}
+            page = await self._client.get(INGRESS.everywhere, limit=_PAGE, **more)
+            for raw in page["items"]:
+                both = wanted & outside.hosts_of(raw)
+                if both and not self._is_ours(raw["metadata"], plan.workload_id):
+                    reason = self._reason(raw["metadata"])
+                    raise ApiError(_CONFLICT, reason, refusals.host_taken(min(both), raw["metadata"], plan.namespace))
 
     async def _ensure_root(
         self,
@@ -221,13 +265,17 @@ class Prerequisites:
                 raise
             raw = await self._client.get(f"{path}/{body['metadata']['name']}")
             if not self._is_ours(raw["metadata"], plan.workload_id):
-                reason = refusals.IN_USE if self._owner.has(raw["metadata"].get("labels") or {}) else refusals.TAKEN
+                reason = self._reason(raw["metadata"])
                 raise ApiError(_CONFLICT, reason, refusals.taken(resource.kind, raw["metadata"])) from error
             return raw
 
     def _is_ours(self, metadata: Json, workload_id: str) -> bool:
         labels = metadata.get("labels") or {}
         return self._owner.has(labels) and labels.get(marks.WORKLOAD) == workload_id
+
+    def _reason(self, metadata: Json) -> str:
+        """Why a name is not to be had that this object has."""
+        return refusals.IN_USE if self._owner.has(metadata.get("labels") or {}) else refusals.TAKEN
 
     async def _programs(self, namespace: str) -> None:
         """The programs that replicas of this namespace are started with."""

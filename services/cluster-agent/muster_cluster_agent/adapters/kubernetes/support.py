@@ -1,8 +1,8 @@
 """What the Kubernetes back end does with each field of the workload language.
 
-One container a replica: workspaces, trainings, trials, gangs and services. What needs parts of a device, an image of
-Muster's own or an address outside the cluster is refused, so that the scheduler places such work elsewhere and
-`muster why` says so. What reaches into a node is refused unless the cluster's file allows it.
+Workspaces, trainings, trials, gangs and services. What needs parts of a device is refused, so that the scheduler places
+such work elsewhere and `muster why` says so. What needs an image of the cluster's or an address outside it is refused
+unless the cluster's file gives them; what reaches into a node, unless the file allows it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from dataclasses import replace
 from typing import Final
 
 from muster_cluster_agent.adapters.support import CONTROL_PLANE, Support
+from muster_cluster_agent.domain.kubernetes.manifests import Style
+from muster_cluster_agent.domain.kubernetes.outside import GROUPS, USERS
 
 _MADE: Final = frozenset(
     {"allow_privilege_escalation", "annotations", "args", "capabilities", "clean_pod_policy", "command"}
@@ -33,6 +35,7 @@ _INTO_THE_NODE: Final = {
     "hostIpc": frozenset({"host_ipc"}),
     "hostNetwork": frozenset({"host_network"}),
 }
+_BY_GATEWAY: Final = (("exposedUrls=authorizedUsers", USERS), ("exposedUrls=authorizedGroups", GROUPS))
 ALLOWABLE: Final = tuple(_INTO_THE_NODE)
 """What a cluster's file may allow."""
 _BY_LOAD: Final = frozenset(
@@ -49,10 +52,21 @@ KUBERNETES: Final = Support(
 )
 
 
-def support_of(allowed: AbstractSet[str], notebook: str = "") -> Support:
-    """What a cluster does whose file allows these of ALLOWABLE. notebook: the image that it gives for notebooks."""
+def support_of(allowed: AbstractSet[str], style: Style) -> Support:
+    """What a cluster does whose file allows these of ALLOWABLE. style: what else its file says of pods."""
+    images, urls = style.images, style.urls
     fields = frozenset[str]().union(*(_INTO_THE_NODE[word] for word in allowed))
-    fields |= {"jupyter"} if notebook else frozenset()
+    fields |= {"jupyter"} if images.notebook else frozenset()
+    fields |= {"tensorboard", "tensorboard_logdir"} if images.tensorboard else frozenset()
+    fields |= {"git_sync"} if images.git else frozenset()
+    fields |= {"exposed_urls", "is_private_service_url"} if urls.domain else frozenset()
+    # An address that is open to everyone is worse than none where its users were named.
+    closed = [word for word, who in _BY_GATEWAY if not urls.knows(who)]
     return replace(
-        KUBERNETES, honoured=KUBERNETES.honoured | fields, refused=KUBERNETES.refused - fields, notebook=notebook
+        KUBERNETES,
+        honoured=KUBERNETES.honoured | fields,
+        ignored=KUBERNETES.ignored - fields,
+        refused=KUBERNETES.refused - fields,
+        refused_values=(*KUBERNETES.refused_values, *closed),
+        notebook=images.notebook,
     )

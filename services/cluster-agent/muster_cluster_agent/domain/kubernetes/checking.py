@@ -103,6 +103,15 @@ def runtime_class(name: str, *, there: bool) -> Finding | None:
     return error("runtime class", f"RuntimeClass {name} is missing: create it, or change the cluster file")
 
 
+def ingress_class(name: str, *, there: bool) -> Finding | None:
+    """The IngressClass of addresses outside; None: the cluster file names none."""
+    if not name:
+        return None
+    if there:
+        return ok("urls", f"addresses get IngressClass {name}")
+    return error("urls", f"IngressClass {name} is missing: install its controller, or change `urls`")
+
+
 def storage_classes(found: Iterable[Json]) -> Finding:
     """The StorageClasses: a claim that names none needs a default."""
     classes = {str(one["metadata"]["name"]): one["metadata"].get("annotations") or {} for one in found}

@@ -10,14 +10,16 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from muster_cluster_agent.domain.container import Container, Security
 from muster_cluster_agent.domain.environment import identity
-from muster_cluster_agent.domain.kubernetes import marks, storage
+from muster_cluster_agent.domain.kubernetes import beside, marks, storage
+from muster_cluster_agent.domain.kubernetes.beside import Images
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.names import credentials_name, hosts_name, keys_name, port_name
+from muster_cluster_agent.domain.kubernetes.outside import Urls
 from muster_cluster_agent.domain.kubernetes.programs import programs_name
 from muster_cluster_agent.domain.kubernetes.resources import Manifest
 from muster_cluster_agent.domain.kubernetes.starts import Mount, Start, start_of
@@ -46,7 +48,8 @@ class Style:
     """What a cluster's file says of every pod.
 
     resource: the extended resource whose units are GPUs. tolerate: tolerations as the API has them. direct: a pod names
-    its node itself, so that no scheduler of the cluster looks at it.
+    its node itself, so that no scheduler of the cluster looks at it. images: those that the cluster gives. urls: how
+    workloads are reached from outside.
     """
 
     resource: str = "nvidia.com/gpu"
@@ -56,6 +59,8 @@ class Style:
     pull_secrets: tuple[str, ...] = ()
     tolerate: tuple[Mapping[str, Any], ...] = field(default=())
     direct: bool = False
+    images: Images = field(default_factory=Images)
+    urls: Urls = field(default_factory=Urls)
 
 
 def classes_of(style: Style) -> Manifest:
@@ -115,7 +120,8 @@ def digest_of(manifest: Manifest) -> str:
 
 def _pod_spec(plan: ReplicaPlan, container: Container, style: Style) -> Manifest:
     start = start_of(plan)
-    volumes = tuple(_volumes(plan, container, start))
+    volumes = [*_volumes(plan, container, start)]
+    mounts = [mount for _, mount in volumes]
     secrets = dict.fromkeys((*container.pull_secrets, *style.pull_secrets))
     spec: Manifest = {
         "restartPolicy": "Never",
@@ -126,9 +132,10 @@ def _pod_spec(plan: ReplicaPlan, container: Container, style: Style) -> Manifest
         "subdomain": plan.gang,
         **_binding(plan.node, direct=style.direct),
         "tolerations": [*style.tolerate, *_PATIENT],
-        "containers": [_main(plan, container, start, style, [mount for _, mount in volumes])],
+        "containers": [_main(plan, container, start, style, mounts)],
     }
     named = {
+        "initContainers": _init_containers(plan, container, style, mounts),
         **classes_of(style),
         "imagePullSecrets": [{"name": name} for name in secrets],
         "securityContext": _pod_security(container),
@@ -155,7 +162,9 @@ def _binding(node: str, *, direct: bool) -> Manifest:
 
 def _volumes(plan: ReplicaPlan, container: Container, start: Start) -> Iterable[tuple[Manifest, Manifest]]:
     """Each volume of the pod, and where its container finds it."""
-    yield from storage.volumes_of(plan)
+    said = [*storage.volumes_of(plan)]
+    yield from said
+    yield from beside.volumes_of(plan, [mount["mountPath"] for _, mount in said])
     if container.large_shm and _SHM not in storage.paths_of(plan):
         size = (plan.limits.memory_limit or plan.limits.memory or 2 * _SHM_BYTES) // 2
         shm = {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(size)}}
@@ -208,6 +217,17 @@ def _main(plan: ReplicaPlan, container: Container, start: Start, style: Style, m
     }
     made.update({key: value for key, value in named.items() if value})
     return made
+
+
+def _init_containers(
+    plan: ReplicaPlan, container: Container, style: Style, mounts: Sequence[Manifest]
+) -> list[Manifest]:
+    """Those before it and beside it. They ask for no more than the pod's own, and for no device."""
+    without_devices = _resources(replace(plan, anonymous=0), replace(container, extended=()), style)
+    common = {"resources": without_devices, "securityContext": _container_security(container.security)}
+    blocks = storage.blocks_of(plan)
+    folders = [mount for mount in mounts if mount["name"] not in blocks]
+    return beside.containers_of(plan, style.images, {key: value for key, value in common.items() if value}, folders)
 
 
 def _variables(plan: ReplicaPlan, container: Container, start: Start) -> dict[str, str]:

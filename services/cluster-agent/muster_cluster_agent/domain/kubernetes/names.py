@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+from typing import Final
+
 from muster_cluster_agent.domain.model import ReplicaKey
 from muster_kernel import ids
+
+_SUFFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,28}[a-z0-9])?")
 
 
 def base_of(replica: ReplicaKey) -> str:
@@ -47,3 +53,8 @@ def hosts_name(root: str) -> str:
 def credentials_name(root: str, role: str) -> str:
     """The Secret with the credentials of a role."""
     return f"{root}-cred-{role}"
+
+
+def label_suffix(label: str) -> str:
+    """The label of an item where it may stand in a name, which users do not have to know; else a digest of it."""
+    return label if _SUFFIX.fullmatch(label) else hashlib.sha256(label.encode()).hexdigest()[:16]

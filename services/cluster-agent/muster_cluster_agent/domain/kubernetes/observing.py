@@ -138,7 +138,8 @@ def _fault(pod: Pod) -> str:
         return ": ".join(text for text in (pod.reason, pod.message) if text)
     failed = next((one for one in pod.containers if one.code), None)
     if failed is not None:
-        return f"container {failed.name} ended with {failed.code} before the command was started"
+        text = f"container {failed.name} ended with {failed.code} before the command was started"
+        return f"{text}: {failed.message.strip()}" if failed.message.strip() else text
     return "its pod was deleted before the command was started"
 
 

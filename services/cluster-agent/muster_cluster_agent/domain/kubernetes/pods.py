@@ -35,7 +35,8 @@ class Condition:
 class Container:
     """One container's state. started_at, ended_at in seconds since 1970; code None: it has not ended.
 
-    waiting: why it does not run yet. ran: a container of it was made, whether or not it still runs.
+    waiting: why it does not run yet. ran: a container of it was made, whether or not it still runs. lasting: it begins
+    before the pod's own container and goes on beside it (a native sidecar).
     """
 
     name: str
@@ -47,6 +48,7 @@ class Container:
     ended_at: float | None = None
     code: int | None = None
     reason: str = ""
+    lasting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,7 @@ def pod_of(raw: Json, owner: Owner) -> Pod:
     if not owner.has(labels):
         return Pod(**base)
     annotations = metadata.get("annotations") or {}
+    lasting = {one["name"] for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"}
     return Pod(
         **base,
         replica=marks.replica_of(base["name"], base["node"] or _pinned(spec), labels),
@@ -128,7 +131,7 @@ def pod_of(raw: Json, owner: Owner) -> Pod:
         message=status.get("message", ""),
         conditions={one["type"]: _condition(one) for one in status.get("conditions") or ()},
         containers=tuple(
-            _container(one)
+            _container(one, lasting=one["name"] in lasting)
             for kind in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
             for one in status.get(kind) or ()
         ),
@@ -171,7 +174,7 @@ def _condition(raw: Json) -> Condition:
     )
 
 
-def _container(raw: Json) -> Container:
+def _container(raw: Json, *, lasting: bool) -> Container:
     state = raw.get("state") or {}
     running, ended, waiting = state.get("running"), state.get("terminated"), state.get("waiting") or {}
     what = ended or running or {}
@@ -185,4 +188,5 @@ def _container(raw: Json) -> Container:
         ended_at=moment((ended or {}).get("finishedAt")),
         code=int(ended["exitCode"]) if ended is not None else None,
         reason=(ended or {}).get("reason", ""),
+        lasting=lasting,
     )

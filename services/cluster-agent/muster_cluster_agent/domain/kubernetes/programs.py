@@ -14,7 +14,7 @@ from typing import Any, Final
 from muster_cluster_agent import shims
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 
-_PROGRAMS: Final = ("launcher.sh", "over_ssh.py", "rank.sh", "trun.py", "worker.sh")
+_PROGRAMS: Final = ("git.sh", "launcher.sh", "over_ssh.py", "rank.sh", "trun.py", "worker.sh")
 
 
 @cache

@@ -77,6 +77,12 @@ def taken(kind: str, metadata: Mapping[str, Any]) -> str:
     return f"{kind} {metadata['namespace']}/{metadata['name']} is there already and belongs to {manager}"
 
 
+def host_taken(host: str, metadata: Mapping[str, Any], namespace: str) -> str:
+    """The sentence about a host of another Ingress. One in another namespace is not named: it is not the user's."""
+    whose = f"Ingress {metadata['name']}" if metadata["namespace"] == namespace else "an Ingress of another namespace"
+    return f"the host {host} belongs to {whose}: choose another one by `url` of exposedUrls"
+
+
 def mutated(asked: Manifest, made: Mapping[str, Any]) -> tuple[str, ...]:
     """The paths in which the pod that was made is another than the one that was asked for.
 

@@ -36,9 +36,10 @@ SECRET: Final = Resource("v1", "Secret", "secrets")
 CONFIG_MAP: Final = Resource("v1", "ConfigMap", "configmaps")
 BUDGET: Final = Resource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
 POLICY: Final = Resource("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
+INGRESS: Final = Resource("networking.k8s.io/v1", "Ingress", "ingresses")
 CLAIM: Final = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 POD: Final = Resource("v1", "Pod", "pods")
-WITH_RUNS: Final = (SERVICE, SECRET, CONFIG_MAP, BUDGET, POLICY, CLAIM)
+WITH_RUNS: Final = (SERVICE, SECRET, CONFIG_MAP, BUDGET, POLICY, INGRESS, CLAIM)
 """What Muster makes for runs and workloads, in addition to their pods."""
 _BY_PLURAL: Final = {each.plural: each for each in WITH_RUNS}
 

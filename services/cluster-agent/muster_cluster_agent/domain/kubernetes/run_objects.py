@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from muster_cluster_agent.domain.kubernetes import marks
+from muster_cluster_agent.domain.kubernetes.beside import credential_key
 from muster_cluster_agent.domain.kubernetes.manifests import owned_by
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.names import credentials_name, hosts_name, keys_name
@@ -46,9 +47,10 @@ def objects_of(owner: Owner, plan: ReplicaPlan, keys: KeyPair | None) -> tuple[t
     found: list[tuple[Resource, Manifest]] = [
         (CLAIM, {**_object(owner, plan, CLAIM, name), "spec": spec}) for name, spec in claims_of(plan, ephemeral=True)
     ]
-    if plan.credentials:
-        name = credentials_name(plan.gang, plan.role)
-        found.append((SECRET, _secret(owner, plan, name, dict(plan.credentials))))
+    credentials = dict(plan.credentials)
+    credentials |= {credential_key(number, name): value for number, name, value in plan.checkout_credentials}
+    if credentials:
+        found.append((SECRET, _secret(owner, plan, credentials_name(plan.gang, plan.role), credentials)))
     if needs_keys(plan) and keys is not None:
         found.append((SECRET, _secret(owner, plan, keys_name(plan.gang), {"id": keys.private, "id.pub": keys.public})))
     hosts = hosts_of(plan)

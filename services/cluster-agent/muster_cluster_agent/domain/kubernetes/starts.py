@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -67,6 +67,13 @@ class Start:
 
 def start_of(plan: ReplicaPlan) -> Start:
     """How the plan's container starts. Raises InvalidCommand."""
+    start = _start_of(plan)
+    if plan.container_or_empty.checkouts:  # they are made by a program
+        return replace(start, mounts=start.mounts | {Mount.PROGRAMS})
+    return start
+
+
+def _start_of(plan: ReplicaPlan) -> Start:
     match plan.launch:
         case Plain(argv=argv, entry_point=entry_point):
             return Start(argv, entry_point)

@@ -7,12 +7,11 @@ no collector of garbage ever erases data (kubernetes.md 20.7).
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator
 from typing import Final, assert_never
 
-from muster_cluster_agent.domain.kubernetes.names import workload_base
+from muster_cluster_agent.domain.kubernetes.names import label_suffix, workload_base
 from muster_cluster_agent.domain.kubernetes.resources import Manifest
 from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan
 from muster_cluster_agent.domain.storage import (
@@ -28,7 +27,6 @@ from muster_cluster_agent.domain.storage import (
 )
 
 _OF_MUSTER: Final = re.compile(r"w-[a-z2-7]{20}(-.*)?|muster-programs-.*|muster-agent")
-_SUFFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,28}[a-z0-9])?")
 _HOME_NAME: Final = "home"
 
 
@@ -117,13 +115,8 @@ def _source(plan: ReplicaPlan, volume: Volume) -> Manifest:
 
 def _claim_name(plan: ReplicaPlan, volume: Volume, claim: NewClaim) -> str:
     if claim.ephemeral:
-        return f"{plan.gang}-{_suffix(volume.label)}"
-    return claim.name or f"{workload_base(plan.workload_id)}-{_suffix(volume.label)}"
-
-
-def _suffix(label: str) -> str:
-    """The label where it may stand in a name, which users do not have to know; else a digest of it."""
-    return label if _SUFFIX.fullmatch(label) else hashlib.sha256(label.encode()).hexdigest()[:16]
+        return f"{plan.gang}-{label_suffix(volume.label)}"
+    return claim.name or f"{workload_base(plan.workload_id)}-{label_suffix(volume.label)}"
 
 
 def _claim_spec(claim: NewClaim) -> Manifest:

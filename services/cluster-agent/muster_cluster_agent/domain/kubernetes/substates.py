@@ -31,7 +31,7 @@ def start_step_of(pod: Pod) -> StartStep | None:
     waiting = next((one for one in pod.containers if one.waiting in _PULLING), None)
     if waiting is not None:
         return StartStep(Substate.PULLING, _prepared_at(pod))
-    preparing = next((one for one in pod.containers if one.name != MAIN and one.ran and one.code is None), None)
+    preparing = next((one for one in pod.containers if one.ran and one.code is None and not one.lasting), None)
     if preparing is not None:
         return StartStep(Substate.INIT, preparing.started_at or pod.created_at)
     prepared = pod.conditions.get(_READY_TO_START)

@@ -1,6 +1,6 @@
-"""What a workload has beyond its runs: its root, its claims, and the Services that lead to it (kubernetes.md 3.2, 6).
+"""What a workload has beyond its runs: its root, its claims, and the Services and Ingresses that lead to it.
 
-Called by the Kubernetes back end before a pod is made, and when the workload is deleted. Pure.
+Kubernetes.md 3.2 and 6. Called by the Kubernetes back end before a pod is made, and when the workload is deleted. Pure.
 Holds: a Service leads to the pods that are labelled as serving, of whichever run, so that it stays over a rollout.
 """
 
@@ -10,10 +10,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from muster_cluster_agent.domain.container import Reach, ServedPort
-from muster_cluster_agent.domain.kubernetes import marks
+from muster_cluster_agent.domain.kubernetes import marks, outside
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.names import port_name, service_name, workload_base
-from muster_cluster_agent.domain.kubernetes.resources import CLAIM, CONFIG_MAP, SERVICE, Manifest, Resource
+from muster_cluster_agent.domain.kubernetes.outside import Urls
+from muster_cluster_agent.domain.kubernetes.resources import (
+    CLAIM,
+    CONFIG_MAP,
+    INGRESS,
+    SERVICE,
+    Manifest,
+    Resource,
+)
 from muster_cluster_agent.domain.kubernetes.storage import claims_of
 from muster_cluster_agent.domain.plan import ReplicaPlan
 
@@ -36,8 +44,8 @@ def root(owner: Owner, plan: ReplicaPlan) -> Manifest:
     }
 
 
-def objects_of(owner: Owner, plan: ReplicaPlan) -> tuple[tuple[Resource, Manifest], ...]:
-    """What has to be there before the plan's pod is made and stays when its run is over."""
+def objects_of(owner: Owner, plan: ReplicaPlan, urls: Urls) -> tuple[tuple[Resource, Manifest], ...]:
+    """What has to be there before the plan's pod is made and stays when its run is over. Raises InvalidCommand."""
     labels = marks.workload_labels(owner, plan.workload_id, plan.project)
     claims = [
         (
@@ -51,7 +59,11 @@ def objects_of(owner: Owner, plan: ReplicaPlan) -> tuple[tuple[Resource, Manifes
         )
         for name, spec in claims_of(plan, ephemeral=False)
     ]
-    return (*claims, *((SERVICE, service) for service in services_of(owner, plan)))
+    return (
+        *claims,
+        *((SERVICE, service) for service in services_of(owner, plan)),
+        *((INGRESS, ingress) for ingress in outside.ingresses_of(owner, plan, urls)),
+    )
 
 
 def services_of(owner: Owner, plan: ReplicaPlan) -> tuple[Manifest, ...]:
@@ -67,19 +79,29 @@ def services_of(owner: Owner, plan: ReplicaPlan) -> tuple[Manifest, ...]:
     return tuple(found)
 
 
-def addresses_of(plan: ReplicaPlan) -> tuple[str, ...]:
-    """Where the workload is reached from inside the cluster, and at ports of nodes that its user has chosen.
+def addresses_of(plan: ReplicaPlan, urls: Urls) -> tuple[str, ...]:
+    """Where the workload is reached: from outside, from inside the cluster, and at ports of nodes that its user chose.
 
-    None for a replica without ports: its workload is not reached by it.
+    None for a replica without ports: its workload is not reached by it. Raises InvalidCommand.
     """
-    ports = plan.served if plan.ports else ()
+    ports = plan.served if plan.ports or plan.container_or_empty.tensorboard else ()
+    from_outside = [outside.text_of(each, urls) for each in outside.addresses_of(plan, urls)] if ports else []
     name = f"{_name(plan, Reach.CLUSTER)}.{plan.namespace}.svc"
     inside = [f"http://{name}:{_inside(port)['port']}" for port in ports]
     chosen = [port.external for port in ports if port.reach is Reach.NODES and port.external]
-    return (*inside, *(f"http://{plan.node}:{port}" for port in chosen))
+    return (*from_outside, *inside, *(f"http://{plan.node}:{port}" for port in chosen))
 
 
-def ports_differ(asked: Manifest, found: Mapping[str, Any]) -> bool:
+def change_of(resource: Resource, asked: Manifest, found: Mapping[str, Any]) -> Manifest | None:
+    """The patch that an object needs which is there already; None: it needs none."""
+    if resource is SERVICE and _ports_differ(asked, found):
+        return {"spec": {"ports": asked["spec"]["ports"]}}
+    if resource is INGRESS and outside.differs(asked, found):
+        return {"metadata": {"annotations": asked["metadata"]["annotations"]}, "spec": asked["spec"]}
+    return None
+
+
+def _ports_differ(asked: Manifest, found: Mapping[str, Any]) -> bool:
     """Whether a Service that is there leads to other ports than it should."""
     wanted, there = asked["spec"]["ports"], found["spec"].get("ports") or ()
     return _shown(wanted) != _shown(there) or not _chosen(wanted).items() <= _chosen(there).items()
@@ -109,9 +131,12 @@ def _service(owner: Owner, plan: ReplicaPlan, reach: Reach, ports: list[Manifest
 
 
 def _port(port: ServedPort, outside: int) -> Manifest:
-    """The target is a name, so that the port leads only to replicas that have it."""
+    """The target is a name, so that the port leads only to replicas that have it.
+
+    Not that of a container beside it: older clusters look for names in a pod's own containers alone.
+    """
     name = port_name(port.container)
-    return {"name": name, "port": outside, "targetPort": name}
+    return {"name": name, "port": outside, "targetPort": port.container if port.beside else name}
 
 
 def _inside(port: ServedPort) -> Manifest:
