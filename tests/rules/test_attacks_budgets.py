@@ -18,7 +18,7 @@ import pytest_asyncio
 from muster_cluster_agent.adapters.local import cgroups, disk, journal, readiness
 from muster_cluster_agent.adapters.local.backend import LocalBackend
 from muster_cluster_agent.adapters.local.state import StateFolder
-from muster_cluster_agent.domain import plan
+from muster_cluster_agent.domain import plan, probes
 from muster_cluster_agent.domain.actions import Create
 from muster_cluster_agent.domain.model import Assignment, Observed, Pattern, Probe, Revision, Run, Template
 from muster_cluster_agent.end import end
@@ -62,9 +62,9 @@ async def test_an_unchecked_probe_sends_any_request_to_any_port(monkeypatch: pyt
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         forged = Probe(path="/", port=port, host="x\r\n\r\nPOST /forged HTTP/1.1\r\nHost: forged")
-        with pytest.raises(plan.InvalidProbe):
+        with pytest.raises(probes.InvalidProbe):
             probe_of(forged)
-        monkeypatch.setattr(plan, "_check_probe", lambda _probe, _ports: None)
+        monkeypatch.setattr(probes, "_check_probe", lambda _probe, _ports: None)
         attack = probe_of(forged)
         assert b"POST /forged" in await received(attack, attack.port, seen)
 

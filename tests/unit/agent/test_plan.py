@@ -20,7 +20,6 @@ from muster_cluster_agent.domain.model import (
 )
 from muster_cluster_agent.domain.plan import (
     InvalidCommand,
-    InvalidProbe,
     MpiLauncher,
     MpiWorker,
     Peer,
@@ -30,6 +29,7 @@ from muster_cluster_agent.domain.plan import (
     Torchrun,
     replica_plans,
 )
+from muster_cluster_agent.domain.probes import InvalidProbe
 
 ID = "0190c0de-0000-7000-8000-000000000001"
 WORKERS = Run("worker", 0, 2, "n-0")

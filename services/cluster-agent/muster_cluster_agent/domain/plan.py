@@ -25,6 +25,7 @@ from muster_cluster_agent.domain.model import (
     Share,
     Template,
 )
+from muster_cluster_agent.domain.probes import probe_of
 from muster_kernel import ids
 from muster_kernel.torchrun import torchrun_of
 from muster_kernel.words import split
@@ -35,10 +36,6 @@ _MPIRUN: Final = frozenset({"mpirun", "mpiexec", "orterun"})
 
 class InvalidCommand(ValueError):
     """The command cannot be split into words, or there is none."""
-
-
-class InvalidProbe(ValueError):
-    """The readiness probe asks something other than the replica itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +230,7 @@ def _plan(
         env=template.env,
         working_dir=template.working_dir,
         ports=template.ports,
-        probe=_probe(revision.pattern, template),
+        probe=probe_of(revision.pattern, template),
         shares=member.shares,
         anonymous=member.run.anonymous,
         grace=assignment.grace,
@@ -323,33 +320,3 @@ def _torch_launcher(revision: Revision, workers: list[_Member]) -> TorchLauncher
             raise InvalidCommand(f"a launcher starts torchrun on its workers, not {argv[0]}")
         calls.append((worker.name, replace(torch, processes=max(torch.processes, revision.slots_per_worker))))
     return TorchLauncher(tuple(calls))
-
-
-def _probe(pattern: Pattern, template: Template) -> Probe | None:
-    """Return how a replica is asked. A service without a probe is asked on its first port. Raises InvalidProbe."""
-    asked = template.probe
-    if asked is not None and (asked.port or template.ports):
-        _check_probe(asked, template.ports)
-        return asked
-    if pattern is Pattern.SERVICE and template.ports:
-        return Probe()
-    return None
-
-
-def _check_probe(probe: Probe, ports: tuple[int, ...]) -> None:
-    """Refuse a probe by which the agent would speak to others than the replica, or in words of the user's choice.
-
-    The agent asks from inside the machine. An undeclared port is some other process there, and a line break in the
-    path or the host would end the header and let the probe send any request.
-    """
-    if probe.port and probe.port not in ports:
-        known = ", ".join(map(str, ports)) or "none"
-        raise InvalidProbe(
-            f"the readiness probe asks port {probe.port}, which is not one of the workload's ports ({known}): "
-            f"add it to ports; the server then finds the port to listen on in MUSTER_PORT_{probe.port}"
-        )
-    for name, text in (("path", probe.path), ("host", probe.host)):
-        if any(character <= " " or character == "\x7f" for character in text):
-            raise InvalidProbe(
-                f"the {name} of the readiness probe is {text!r}: spaces and control characters are not allowed"
-            )
