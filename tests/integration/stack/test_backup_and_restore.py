@@ -46,10 +46,11 @@ def folder() -> Iterator[Path]:
 
 
 async def _reaches(muster: Muster, workload: str, phase: Phase) -> None:
-    async def there() -> bool:
-        return phase_of(await muster.get(workload)) is phase
+    async def seen() -> str:
+        found = await muster.get(workload)
+        return f"{phase_of(found)} {found.reason.message}".strip()
 
-    await eventually(there, within=60)
+    await eventually(seen, lambda told: told.split()[0] == str(phase), within=60)
 
 
 async def _runs(muster: Muster, name: str) -> str:

@@ -14,7 +14,7 @@ from muster_cluster_agent.domain.model import (
     RunKey,
     Share,
 )
-from muster_cluster_agent.domain.plan import ReplicaPlan
+from muster_cluster_agent.domain.plan import ReplicaPlan, replica_plans
 from muster_cluster_agent.errors import SecretsError
 from muster_cluster_agent.handlers import agenda
 from muster_cluster_agent.handlers.agent import Taken
@@ -155,6 +155,29 @@ async def test_a_resync_tells_everything_held_again() -> None:
     (held,) = told.of(HeldReport)
     assert isinstance(held, HeldReport)
     assert {one.workload_id for one in held.assignments} == {workload_id(1), workload_id(2)}
+
+
+@pytest.mark.parametrize("acknowledged", [False, True])
+@pytest.mark.parametrize("then_released", [False, True])
+async def test_a_name_that_was_used_up_is_told_of_again_where_that_may_have_been_lost(
+    *, then_released: bool, acknowledged: bool
+) -> None:
+    fake, told = FakeBackend(), Told(at_once=False)
+    (plan,) = replica_plans(assignment(1), assignment(1).newest)
+    fake.removed.add(plan.name)  # as after a restore, which brings back what had been over
+    async with running(fake, told) as agent:
+        agent.take(assignment(1))
+        await until(lambda: told.states(1) == ["GONE"])
+        if acknowledged:
+            told.acknowledge()
+            await until(lambda: agent.agenda.case(workload_id(1)).idle)
+        if then_released:
+            agent.take(release(1))
+            await until(lambda: agent.agenda.quiet)
+        told.reports.clear()  # the bus was not there yet, and what had been told was thrown away
+        await agent.resync()
+        await until(lambda: told.states(1) == ["GONE"])
+        assert fake.starts == {}
 
 
 async def test_one_bad_workload_does_not_stop_the_others_and_is_told_about(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -199,8 +199,8 @@ class Agent:
         for case in self.agenda.cases():
             case.answered, case.acknowledged = False, False
             case.refused.clear()
+            case.idle = case.idle and isinstance(case.desired, Assignment) and not case.denied
             case.denied.clear()
-            case.idle = case.idle and isinstance(case.desired, Assignment)
         self.agenda.mark_everything()
 
     async def tell_state(self) -> None:
@@ -315,7 +315,8 @@ class Agent:
             return
         log.info("action_not_done", action=type(action).__name__, outcome=answer.outcome.value, why=answer.message)
         if isinstance(action, Create) and answer.outcome is Outcome.CONFLICT:
-            case.removed.add(action.plan.name)
+            # Not as removed: that would count as told for good, and the report may be lost.
+            case.denied.add(action.plan.name)
             self.telling.was_here(case, action.plan, answer.message)
             return
         if isinstance(action, Create) and answer.code is not None:
