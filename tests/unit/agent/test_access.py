@@ -91,8 +91,10 @@ def test_each_project_has_a_user_of_its_own_and_keeps_it(tmp_path: Path) -> None
     accounts = Accounts(folder, wanted, tmp_path / "uids")
     one, other = accounts.of("p"), accounts.of("q")
     assert (one.uid, other.uid) == (70000, 70001)
+    files = [Path(file).stat().st_ino for file in one.files]
     again = Accounts(folder, wanted, tmp_path / "uids")
     assert again.of("p") == one
+    assert [Path(file).stat().st_ino for file in one.files] == files, "a replica that is starting has them open"
     with pytest.raises(NoAccount, match="each of the users 70000 to 70001 belongs to a project already"):
         again.of("r")
     passwd, group = (Path(file).read_text().splitlines() for file in one.files)

@@ -79,9 +79,12 @@ class Accounts:
         """The machine's users and this one: programs such as mpirun refuse to run for a user without a name."""
         name = _name(uid)
         lines = (f"{name}:x:{uid}:{uid}:replicas of one project:/nonexistent:/bin/sh\n", f"{name}:x:{uid}:\n")
-        for own, source, path in zip(lines, ("/etc/passwd", "/etc/group"), self._files(uid), strict=True):
-            replace_file(Path(path), (_text(source) + own).encode())
-            Path(path).chmod(0o644)
+        for own, source, file in zip(lines, ("/etc/passwd", "/etc/group"), self._files(uid), strict=True):
+            path, content = Path(file), (_text(source) + own).encode()
+            # A replica that an earlier agent is starting has the file open, and cannot mount one that was replaced.
+            if not path.exists() or path.read_bytes() != content:
+                replace_file(path, content)
+            path.chmod(0o644)
 
 
 def _name(uid: int) -> str:
