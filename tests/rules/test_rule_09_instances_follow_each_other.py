@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import GroupLoadInProgressError
 
 from muster_chassis.notifications import Notifications
 from muster_submission.adapters import feed, verdicts
@@ -43,7 +44,10 @@ async def _share_partitions(first: Door) -> None:
     try:
 
         async def sharing() -> bool:
-            groups = [name for name, _ in await admin.list_consumer_groups() if name.startswith("submission@")]
+            try:
+                groups = [name for name, _ in await admin.list_consumer_groups() if name.startswith("submission@")]
+            except GroupLoadInProgressError:  # of a broker that has just begun
+                return False
             described: list[Any] = await admin.describe_consumer_groups(groups)
             return any(len(group[5]) == 2 for answer in described for group in answer.groups if group[2] == "Stable")
 

@@ -197,6 +197,7 @@ async def test_an_address_outside_follows_the_newest_revision_and_goes_with_its_
         here.agent.take(Release(ID, 1, 2, 0, 5.0, ChangeReason.SUSPENDED.value))
         await here.until(lambda: not here.pods())
         assert hosts(here) == {"p-9090": "chat-p.lab.example"}
+        await here.until(lambda: here.of_ours() == ["chat", workload_base(ID), f"{workload_base(ID)}-url-web"])
         await here.backend.forget([ID])
         await here.nothing_left()
 
