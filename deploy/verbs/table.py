@@ -17,7 +17,7 @@ from verbs.protos import proto
 from verbs.shell import VerbFailed, say
 from verbs.stack import compose_down, compose_up, demo
 from verbs.testbed import testbed
-from verbs.tests import attack, bench, chaos, soak, test
+from verbs.tests import attack, bench, chaos, conformance, soak, test
 
 VERBS: Final[dict[str, tuple[Callable[[], int], str]]] = {
     "demo": (demo, "start everything here, run real workloads, show what happens, leave nothing behind"),
@@ -29,6 +29,7 @@ VERBS: Final[dict[str, tuple[Callable[[], int], str]]] = {
     "lock": (lock, "resolve every dependency anew into requirements.lock and requirements-torch.lock"),
     "bench": (bench, "run the benchmarks"),
     "chaos": (chaos, "kill parts under load and judge what was lost (SEED=1 KILLS=30 INSTANCES=submission=2)"),
+    "conformance": (conformance, "play what every back end of the agent has to do (BACKEND=local, fake or apiserver)"),
     "soak": (soak, "run a stack under steady load and say what of it grows (MINUTES=60)"),
     "attack": (attack, "try every scripted attack on running stacks and judge whether they held (ONLY=B4)"),
     "testbed": (testbed, "build a Kubernetes API server from Go modules, for the tests that ask a real one"),

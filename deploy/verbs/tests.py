@@ -1,4 +1,4 @@
-"""`test`, `chaos`, `attack` and `bench`: what runs the code.
+"""`test`, `conformance`, `chaos`, `soak`, `attack` and `bench`: what runs the code.
 
 Called by people and by .ci/run. Holds: the pure rooms keep their line coverage, and the last line of `test` is
 pytest's own.
@@ -22,7 +22,12 @@ from verbs.shell import VerbFailed, become, run, say
 PURE_SUITES: Final = ("unit", "contracts", "simulation")  # in process, in seconds
 PROPERTIES: Final = ("properties",)  # in process, in minutes
 LONG_TESTS: Final = ("-o", "faulthandler_timeout=1800")  # the state machine alone takes minutes of one core
-REAL_SUITES: Final = ("end_to_end", "rules", "integration")  # on a real Kafka and PostgreSQL; the longest files first
+REAL_SUITES: Final = (
+    "end_to_end",
+    "rules",
+    "conformance",
+    "integration",
+)  # on a real Kafka and PostgreSQL; the longest files first
 # Real processes on a busy machine sometimes miss a deadline of a test. One more try, named RERUN in the output, tells
 # that from a fault; two failures in a row are one (docs/decisions/0004).
 PATIENCE: Final = ("--reruns", "1", "-raR")  # `-ra` alone counts those that were run again and names none
@@ -101,6 +106,12 @@ def attack() -> int:
     setup()
     only = os.environ.get("ONLY")
     become([PYTHON, ROOT / "tests" / "attacks" / "run.py", *([f"--only={only}"] if only else [])])
+
+
+def conformance() -> int:
+    """Plays the conformance suite of the cluster agent on one back end; BACKEND=local, fake or apiserver."""
+    setup()
+    become([PYTHON, "-m", "tests.conformance.run", f"--backend={os.environ.get('BACKEND', 'fake')}"])
 
 
 def bench() -> int:

@@ -40,7 +40,7 @@ nodes:
   - {{name: n-0, cpu: 8, memory: 16Gi, devices: {{count: 4, model: A100-40GB, memory: 40Gi}}}}
   - {{name: n-1, cpu: 8, memory: 16Gi, devices: {{count: 4, model: A100-40GB, memory: 40Gi}}}}
 """
-_TYPES = {
+REPORTED = {
     cls.DESCRIPTOR.full_name: cls
     for cls in (
         agent_pb2.InventoryReported,
@@ -181,7 +181,7 @@ class Scheduler:
                 found = None
                 batches = await self.consumer.getmany(timeout_ms=200)
                 for record in (record for batch in batches.values() for record in batch):
-                    message = _TYPES[dict(record.headers)["ce_type"].decode()].FromString(record.value or b"")
+                    message = REPORTED[dict(record.headers)["ce_type"].decode()].FromString(record.value or b"")
                     self.seen.append(message)
                     if found is None and wanted(message):
                         found = message

@@ -135,10 +135,10 @@ class FakeApiServer:
         kind, name = parts[0], parts[1] if len(parts) > 1 else ""
         if kind not in _KINDS:
             raise _Refusal(404, "NotFound", f"no {kind} here")
-        if len(parts) > 2 and parts[2] == "log":
-            return await self._log(request, f"{namespace}/{name}")
-        body = json.loads(await request.read() or b"{}") if request.method != "GET" else {}
         key = f"{namespace}/{name}" if namespace else name
+        if parts[2:] in (["log"], ["binding"]):
+            return await self._below_a_pod(request, key, parts[2])
+        body = json.loads(await request.read() or b"{}") if request.method != "GET" else {}
         match request.method, bool(name):
             case "GET", False:
                 if request.query.get("watch") == "true":
@@ -154,6 +154,11 @@ class FakeApiServer:
                 return web.json_response(self._patch(kind, key, body))
             case _:
                 return web.json_response(self._delete(kind, key, body))
+
+    async def _below_a_pod(self, request: web.Request, key: str, what: str) -> web.StreamResponse:
+        if what == "log":
+            return await self._log(request, key)
+        return web.json_response(self._bind(key, (await request.json())["target"]["name"]), status=201)
 
     def _get(self, kind: str, key: str) -> Object:
         try:
@@ -191,6 +196,15 @@ class FakeApiServer:
         if kind == "pods":
             body["status"] = {"phase": "Pending", "conditions": []}
         return copy.deepcopy(self._store(kind, key, body, "ADDED"))
+
+    def _bind(self, key: str, node: str) -> Object:
+        """What a scheduler asks for: the pod has its node from now on."""
+        pod = copy.deepcopy(self._get("pods", key))
+        if pod["spec"].get("nodeName") or "deletionTimestamp" in pod["metadata"]:
+            raise _Refusal(409, "Conflict", "pod is already assigned to a node, or is being deleted")
+        pod["spec"]["nodeName"] = node
+        pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": _now()}]
+        return copy.deepcopy(self._store("pods", key, pod, "MODIFIED"))
 
     def _replace(self, kind: str, key: str, body: Object) -> Object:
         old = self._get(kind, key)

@@ -1,0 +1,1 @@
+"""The cases, by what they are about. Each module registers its own."""

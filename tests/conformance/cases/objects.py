@@ -1,0 +1,345 @@
+"""What an API server is asked to make, what it denies, and what others have or do there."""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+from muster.events.v1 import agent_pb2
+from muster.fleet.v1 import fleet_pb2
+from muster.workload.v1 import storage_pb2, workload_pb2
+from muster_kernel.reasons import ChangeReason
+from tests.conformance import programs
+from tests.conformance.kubelets import BAD_IMAGES, REJECTED_IMAGE
+from tests.conformance.platforms import Able
+from tests.conformance.platforms.played import Fake, Played
+from tests.conformance.registry import case
+from tests.conformance.stage import FAILED, GONE, READY, SUCCEEDED, Stage, gang, run
+from tests.support.fake_api_server import Fault, refusal
+from tests.support.waiting import eventually, until
+
+START: Final = fleet_pb2.FAILURE_CLASS_START
+INFRASTRUCTURE: Final = fleet_pb2.FAILURE_CLASS_INFRASTRUCTURE
+
+
+def played(stage: Stage) -> Played:
+    return cast("Played", stage.platform)
+
+
+def fake(stage: Stage) -> Fake:
+    return cast("Fake", stage.platform)
+
+
+async def objects(stage: Stage, kind: str) -> list[Any]:
+    """Those of a kind in the project's namespace."""
+    listed = await played(stage).kubelets.call("GET", f"/api/v1/namespaces/{stage.namespace}/{kind}")
+    return list(listed["items"])
+
+
+@case(Able.CONTAINERS)
+async def a_pod_carries_who_it_is(stage: Stage) -> None:
+    work = stage.work(programs.WAITS)
+    await work.assign()
+    await work.state(READY)
+    pod = await played(stage).pod(work.name())
+    labels = pod["metadata"]["labels"]
+    assert labels["app.kubernetes.io/managed-by"] == "muster"
+    assert labels["muster.io/workload"] == work.id
+    assert labels["muster.io/project"] == "p"
+    assert pod["spec"]["restartPolicy"] == "Never"
+    assert pod["metadata"]["finalizers"] == ["muster.io/gone"]
+    await work.release()
+    await work.nothing_left()
+
+
+@case(Able.CONTAINERS)
+async def labels_of_users_cannot_forge_identity(stage: Stage) -> None:
+    labels = [workload_pb2.MapEntry(label="muster.io/workload", value="x"), workload_pb2.MapEntry(label="a", value="b")]
+    work = stage.work(programs.WAITS, labels=labels)
+    await work.assign()
+    await work.state(READY)
+    found = (await played(stage).pod(work.name()))["metadata"]["labels"]
+    assert (found["muster.io/workload"], found["a"]) == (work.id, "b")
+
+
+@case(Able.CONTAINERS)
+async def the_namespace_of_a_project_is_made(stage: Stage) -> None:
+    work = stage.work(programs.ends(0))
+    await work.assign()
+    await work.state(GONE)
+    found = await played(stage).kubelets.call("GET", f"/api/v1/namespaces/{stage.namespace}")
+    assert found["metadata"]["labels"]["muster.io/project"] == "p"
+
+
+@case(Able.CONTAINERS, given=["none", "other"])
+async def a_namespace_of_others_is_never_written_to(stage: Stage, project: str) -> None:
+    name = f"theirs-{project}-{stage.namespace}"
+    labels = {} if project == "none" else {"muster.io/project": project}
+    body = {"metadata": {"name": name, "labels": labels}, "status": {"phase": "Active"}}
+    await played(stage).kubelets.call("POST", "/api/v1/namespaces", body)
+    work = stage.work(programs.ends(0))
+    made = work.assignment()
+    made.namespace = name
+    await stage.bus.assign(made)
+    assert name in (await work.refused("NamespaceNotOurs")).reason.message
+    assert await played(stage).left(work.id) == []
+
+
+@case(Able.CONTAINERS)
+async def a_kubelet_that_refuses_a_pod_is_no_failure(stage: Stage) -> None:
+    work = stage.work(programs.WAITS, image=REJECTED_IMAGE)
+    await work.assign()
+    refused = await work.refused("ForeignTaken")
+    assert refused.node == "n-0"
+    assert FAILED not in {message.status.state for message in work.reports()}
+    await work.release()
+    await work.nothing_left()
+
+
+@case(Able.CONTAINERS)
+async def a_node_that_others_have_filled_refuses_and_fails_nothing(stage: Stage) -> None:
+    node = stage.node()
+    played(stage).kubelets.full.add(node)
+    work = stage.work(programs.WAITS, runs=[run(node=node)])
+    await work.assign()
+    refused = await work.refused("ForeignTaken")
+    assert (refused.node, refused.retry_after_seconds > 0) == (node, True)
+    assert "Insufficient nvidia.com/gpu" in refused.reason.message
+    await work.assign(attempt=1, revision=1, runs=[run()])
+    await work.state(READY, attempt=1)
+    assert FAILED not in {message.status.state for message in work.reports()}
+
+
+@case(Able.CONTAINERS, given=BAD_IMAGES)
+async def an_image_that_can_never_start_ends_its_start(stage: Stage, image: str) -> None:
+    work = stage.work(programs.WAITS, image=image)
+    await work.assign()
+    failed = await work.state(FAILED)
+    assert failed.failure == START
+    assert "mage" in failed.message
+    await work.state(GONE)
+    assert await work.starts() == 0
+
+
+@case(Able.CONTAINERS)
+async def without_a_command_the_image_starts_its_own(stage: Stage) -> None:
+    work = stage.work("")
+    await work.assign(args="--port 8080")
+    await work.state(READY)
+    (main,) = (await played(stage).pod(work.name()))["spec"]["containers"]
+    assert ("command" in main, main["args"]) == (False, ["--port", "8080"])
+
+
+@case(Able.CONTAINERS)
+async def without_an_image_there_is_no_pod(stage: Stage) -> None:
+    work = stage.work(programs.WAITS, image="")
+    await work.assign()
+    assert "image" in (await work.refused("Unsupported")).reason.message
+
+
+@case(Able.CONTAINERS)
+async def a_pod_that_others_delete_is_a_fault_of_the_infrastructure(stage: Stage) -> None:
+    work = stage.work(programs.WAITS)
+    await work.assign()
+    await work.state(READY)
+    path = f"/api/v1/namespaces/{stage.namespace}/pods/{work.name()}"
+    await played(stage).kubelets.call("DELETE", path, {"gracePeriodSeconds": 5})
+    gone = await work.state(GONE)
+    assert gone.failure == INFRASTRUCTURE
+    assert "deleted by others" in gone.message
+    await work.release()
+    await work.nothing_left()
+
+
+@case(Able.CONTAINERS)
+async def a_name_that_is_taken_is_not_adopted(stage: Stage) -> None:
+    probe = stage.work(programs.ends(0))
+    await probe.assign()
+    await probe.state(GONE)  # the namespace is there
+    work = stage.work(programs.WAITS)
+    root = work.name().removesuffix("-worker-0-r0")
+    labels = {"app.kubernetes.io/managed-by": "helm"}
+    body = {"metadata": {"name": root, "labels": labels}, "data": {"theirs": "yes"}}
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    await played(stage).kubelets.call("POST", path, body)
+    await work.assign()
+    assert "belongs to helm" in (await work.refused("NameConflict")).reason.message
+    found = await played(stage).kubelets.call("GET", f"{path}/{root}")
+    assert found["data"] == {"theirs": "yes"}
+    assert found["metadata"]["labels"] == labels
+
+
+@case(Able.CONTAINERS, given=["ConfigMap", "Secret", "claim"])
+async def what_muster_made_for_another_workload_cannot_be_mounted(stage: Stage, kind: str) -> None:
+    name = f"w-{'a' * 20}-x"
+    volumes: dict[str, dict[str, Any]] = {
+        "ConfigMap": {"config_map_volumes": [storage_pb2.ConfigMapVolume(label="v", config_map=name, mount_path="/v")]},
+        "Secret": {"secret_volumes": [storage_pb2.SecretVolume(label="v", secret=name, mount_path="/v")]},
+        "claim": {
+            "pvcs": [storage_pb2.PersistentVolumeClaim(label="v", claim_name=name, path="/v", existing_pvc=True)]
+        },
+    }
+    work = stage.work(programs.WAITS, **volumes[kind])
+    await work.assign()
+    assert "Muster's own" in (await work.refused("Unsupported")).reason.message
+    assert await played(stage).left(work.id) == []
+
+
+@case(Able.CONTAINERS)
+async def a_claim_outlives_its_run_and_goes_with_its_workload(stage: Stage) -> None:
+    claim = storage_pb2.PersistentVolumeClaim(label="data", path="/data", size="1Gi")
+    work = stage.work(programs.WAITS, pvcs=[claim])
+    await work.assign()
+    await work.state(READY)
+    await work.release(reason=ChangeReason.SUSPENDED.value)
+    await work.state(GONE)
+    kept = await eventually(lambda: played(stage).left(work.id), lambda found: len(found) == 2)
+    assert {each.partition("/")[0] for each in kept} == {"configmaps", "persistentvolumeclaims"}
+    await work.assign(attempt=1, revision=1)
+    await work.state(READY, attempt=1)
+    pod = await played(stage).pod(work.name(attempt=1))
+    names = [volume["persistentVolumeClaim"]["claimName"] for volume in pod["spec"]["volumes"]]
+    assert [f"persistentvolumeclaims/{name}" for name in names] == [each for each in kept if "claims" in each]
+    await work.release(attempt=1, reason=ChangeReason.DELETED.value)
+    await work.state(GONE, attempt=1)
+    # No port leads to it: what is kept goes once submission says that its workload is deleted.
+    assert await eventually(lambda: played(stage).left(work.id), lambda found: len(found) == 2) == kept
+
+
+@case(Able.CONTAINERS)
+async def an_ephemeral_claim_goes_with_its_run(stage: Stage) -> None:
+    claim = storage_pb2.PersistentVolumeClaim(label="data", path="/data", size="1Gi", ephemeral=True)
+    work = stage.work(programs.WAITS, pvcs=[claim])
+    await work.assign()
+    await work.state(READY)
+    assert len(await objects(stage, "persistentvolumeclaims")) >= 1
+    await work.release()
+    await work.nothing_left()
+
+
+@case(Able.CONTAINERS)
+async def a_gang_has_addresses_and_a_budget_until_it_is_released(stage: Stage) -> None:
+    work = stage.work(programs.WAITS, **gang(workload_pb2.FRAMEWORK_TF, 2))
+    await work.assign()
+    for index in range(2):
+        await work.state(READY, name=work.name(index=index))
+    kinds = {each.partition("/")[0] for each in await played(stage).left(work.id)}
+    assert kinds >= {"pods", "configmaps", "services", "poddisruptionbudgets", "networkpolicies"}
+    await work.release()
+    await work.nothing_left()
+
+
+@case(Able.CONTAINERS)
+async def an_address_outside_is_made_and_told(stage: Stage) -> None:
+    exposed = [workload_pb2.ExposedUrl(label="web", container=8080)]
+    work = stage.work(programs.WAITS, exposed_urls=exposed)
+    made = await work.assign()
+    await work.state(READY)
+    host = f"{made.name}-p.lab.example"
+    await stage.bus.first(lambda m: f"http://{host}" in getattr(m, "endpoints", ()), workload=work.id)
+    listed = await played(stage).kubelets.call(
+        "GET", f"/apis/networking.k8s.io/v1/namespaces/{stage.namespace}/ingresses"
+    )
+    assert host in {item["spec"]["rules"][0]["host"] for item in listed["items"]}
+
+
+@case(Able.ADMISSION, alone=True)
+async def what_admission_denies_is_said_in_its_own_words(stage: Stage) -> None:
+    def deny(body: Any) -> None:
+        if body["kind"] == "Pod":
+            raise refusal(403, "Forbidden", 'admission webhook "images" denied the request: registry not allowed')
+
+    fake(stage).server.admit = deny
+    work = stage.work(programs.WAITS)
+    await work.assign()
+    refused = await work.refused("AdmissionDenied")
+    assert "registry not allowed" in refused.reason.message
+    assert refused.retry_after_seconds > 0
+
+
+@case(Able.ADMISSION, alone=True)
+async def a_quota_that_is_used_up_is_said_with_its_numbers(stage: Stage) -> None:
+    def deny(body: Any) -> None:
+        if body["kind"] == "Pod":
+            raise refusal(403, "Forbidden", "exceeded quota: q, requested: cpu=1, used: cpu=8, limited: cpu=8")
+
+    fake(stage).server.admit = deny
+    work = stage.work(programs.WAITS)
+    await work.assign()
+    assert "used: cpu=8, limited: cpu=8" in (await work.refused("NamespaceQuota")).reason.message
+    fake(stage).server.admit = lambda _: None
+    await work.assign(attempt=1, revision=1)
+    await work.state(READY, attempt=1)
+
+
+@case(Able.ADMISSION, alone=True)
+async def a_pod_that_admission_changes_is_taken_back(stage: Stage) -> None:
+    def mirror(body: Any) -> None:
+        if body["kind"] == "Pod":
+            body["spec"]["containers"][0]["image"] = "mirror/image:1"
+
+    fake(stage).server.admit = mirror
+    node = stage.node()
+    fake(stage).kubelets.silent.add(node)
+    work = stage.work(programs.WAITS, runs=[run(node=node)])
+    await work.assign()
+    assert "spec.containers[main].image" in (await work.refused("Mutated")).reason.message
+    await until(lambda: not fake(stage).server.objects["pods"])
+    assert await work.starts() == 0
+
+
+@case(
+    Able.API_FAULTS,
+    given=[(verb, after) for verb in ("POST", "PATCH", "DELETE") for after in (False, True)],
+    alone=True,
+)
+async def answers_that_are_lost_double_and_lose_nothing(stage: Stage, verb: str, after: bool) -> None:
+    turns: dict[tuple[str, str], int] = {}
+
+    def fault(asked: str, path: str) -> Fault | None:
+        if asked != verb or path.endswith(("/status", "/binding")) or "/leases/" in path:
+            return None
+        turns[asked, path] = turns.get((asked, path), 0) + 1
+        return Fault(503, "ServiceUnavailable", "try later", after=after) if turns[asked, path] % 2 else None
+
+    fake(stage).server.fault = fault
+    work = stage.work(programs.WAITS)
+    await work.assign()
+    await work.state(READY)
+    await work.release()
+    await work.state(GONE)
+    fake(stage).server.fault = lambda *_: None
+    await work.nothing_left()
+    assert await work.starts() == 1
+
+
+@case(Able.API_FAULTS, alone=True)
+async def watches_that_break_and_lose_their_place_lose_nothing(stage: Stage) -> None:
+    work = stage.work(programs.WAITS)
+    await work.assign()
+    await work.state(READY)
+    server = fake(stage).server
+    server.forget_history()
+    await server.cut_watches()
+    await work.finish(3)
+    assert (await work.state(FAILED)).exit_code == 3
+    other = stage.work(programs.ends(0))
+    await other.assign()
+    await other.state(SUCCEEDED)
+
+
+@case(Able.API_FAULTS, alone=True)
+async def an_api_server_that_is_silent_is_told_and_nothing_is_lost(stage: Stage) -> None:
+    work = stage.work(programs.WAITS)
+    await work.assign()
+    await work.state(READY)
+    server = fake(stage).server
+    server.fault = lambda _, path: None if path.endswith("/status") else Fault(503, "ServiceUnavailable", "down")
+    await server.cut_watches()
+    await stage.bus.first(
+        lambda m: isinstance(m, agent_pb2.Heartbeat) and m.backend != agent_pb2.BACKEND_HEALTH_OK, within=90
+    )
+    assert "GONE" not in work.states()
+    server.fault = lambda *_: None
+    await work.finish(0)
+    await work.state(SUCCEEDED)
+    assert await work.starts() == 1

@@ -1,0 +1,195 @@
+"""Records on the agent's topic: twice, late, of other epochs and other instances, forged, and such as are none."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from muster.events.v1 import agent_pb2, dead_letter_pb2
+from tests.conformance import programs
+from tests.conformance.registry import case
+from tests.conformance.stage import GONE, READY, SUCCEEDED, Stage, Work
+
+_OLDER: Final = 1
+_NEWER: Final = 2
+
+
+async def passed(stage: Stage) -> None:
+    """The agent has read and done all that was written until now."""
+    probe = stage.work(programs.SUCCEEDS)
+    await probe.assign()
+    await probe.state(GONE)
+    await probe.release()
+
+
+@case()
+async def an_assignment_written_three_times_starts_once(stage: Stage) -> None:
+    work = stage.work(programs.WAITS)
+    made = await work.assign()
+    await stage.bus.assign(made)
+    await work.state(READY)
+    await stage.bus.assign(made)
+    await passed(stage)
+    assert await work.starts() == 1
+    await work.finish(0)
+    await work.state(GONE)
+    assert work.states().count("READY") == 1
+
+
+@case()
+async def an_older_revision_that_comes_late_changes_nothing(stage: Stage) -> None:
+    work = stage.work(programs.WAITS)
+    await work.assign(revision=_NEWER)
+    await work.state(READY)
+    await work.assign(revision=_OLDER, attempt=7)
+    await passed(stage)
+    assert work.states() in (["READY"], ["STARTING", "READY"], ["CREATED", "STARTING", "READY"], ["CREATED", "READY"])
+    assert {message.attempt for message in work.reports()} == {0}
+
+
+@case()
+async def an_assignment_that_a_tombstone_has_released_starts_nothing(stage: Stage) -> None:
+    work = stage.work(programs.WAITS)
+    made = await work.assign(revision=1)
+    await work.state(READY)
+    await work.release()
+    await work.state(GONE)
+    await work.nothing_left()
+    await stage.bus.assign(made)  # a copy that comes after its tombstone
+    await passed(stage)
+    assert await work.starts() == 1
+
+
+@case()
+async def a_tombstone_of_an_earlier_attempt_spares_the_later_one(stage: Stage) -> None:
+    work = stage.work(programs.WAITS)
+    await work.assign(attempt=3)
+    await work.state(READY)
+    await work.release(attempt=2)
+    await passed(stage)
+    assert work.states()[-1] == "READY"
+
+
+@case()
+async def a_tombstone_for_what_was_never_here_is_answered(stage: Stage) -> None:
+    work = stage.work(programs.WAITS)
+    await work.release(generation=2, attempt=1)
+    found = await stage.bus.first(lambda m: isinstance(m, agent_pb2.ReplicaStatusChanged), workload=work.id)
+    assert (found.generation, found.attempt, found.status.name, found.status.state) == (2, 1, "", GONE)
+
+
+@case()
+async def a_tombstone_written_twice_is_answered_and_harms_nothing(stage: Stage) -> None:
+    work = stage.work(programs.WAITS)
+    await work.assign()
+    await work.state(READY)
+    await work.release()
+    await work.release()
+    await work.state(GONE)
+    await work.nothing_left()
+
+
+@case()
+async def an_assignment_for_another_instance_starts_nothing(stage: Stage) -> None:
+    work = stage.work(programs.WAITS)
+    await work.assign(instance="another agent")
+    await passed(stage)
+    assert work.reports() == []
+
+
+@case()
+async def an_assignment_without_a_signature_starts_nothing(stage: Stage) -> None:
+    work = stage.work(programs.WAITS)
+    made = work.assignment()
+    made.epoch = stage.bus.epoch
+    await stage.bus.write(work.id, made.SerializeToString(), sign=False)
+    await passed(stage)
+    assert work.reports() == []
+
+
+@case()
+async def a_signature_of_another_record_starts_nothing(stage: Stage) -> None:
+    work, other = stage.work(programs.WAITS), stage.work(programs.WAITS)
+    made = work.assignment()
+    made.epoch = stage.bus.epoch
+    await stage.bus.write(other.id, made.SerializeToString())  # its key is another workload's
+    await passed(stage)
+    assert work.reports() == []
+
+
+@case(given=["bytes", "empty", "no-runs"])
+async def a_record_that_cannot_be_read_is_refused_and_the_rest_flows(stage: Stage, what: str) -> None:
+    work = stage.work(programs.WAITS)
+    made = work.assignment()
+    made.epoch = stage.bus.epoch
+    if what == "no-runs":
+        made.revisions[0].spec.ClearField("kind")  # none that an agent knows
+    values = {"bytes": b"\xff\xfe no protobuf", "empty": b"", "no-runs": made.SerializeToString()}
+    await stage.bus.write(work.id, values[what])
+    refused = await work.refused("BadRecord")
+    assert refused.retry_after_seconds == 0
+    await passed(stage)
+
+
+@case(given=["not-an-id", "a/b", "x" * 300])
+async def a_key_that_is_no_workload_becomes_a_dead_letter(stage: Stage, key: str) -> None:
+    await stage.bus.write(key, b"x")
+
+    def wanted(message: Any) -> bool:
+        return isinstance(message, dead_letter_pb2.DeadLettered) and message.key == key.encode()
+
+    if "/" in key:  # reserved: other records of the cluster
+        await passed(stage)
+        assert not [message for message in stage.bus.seen if wanted(message)]
+        return
+    assert (await stage.bus.first(wanted)).reason
+
+
+@case()
+async def a_tombstone_without_its_headers_is_a_dead_letter_and_releases_nothing(stage: Stage) -> None:
+    work = stage.work(programs.WAITS)
+    await work.assign()
+    await work.state(READY)
+    await stage.bus.write(work.id, None)
+    await stage.bus.first(lambda m: isinstance(m, dead_letter_pb2.DeadLettered) and m.key == work.id.encode())
+    await passed(stage)
+    assert work.states()[-1] == "READY"
+    await work.finish(0)
+    await work.state(SUCCEEDED)
+
+
+@case(alone=True)
+async def a_lower_epoch_is_not_obeyed(stage: Stage) -> None:
+    stage.bus.epoch = 5
+    work = stage.work(programs.WAITS)
+    await work.assign()
+    await work.state(READY)
+    old = stage.work(programs.WAITS)
+    made = old.assignment()
+    made.epoch = 4
+    await stage.bus.assign(made)
+    await tombstone_of_epoch(stage, work, 4)
+    await passed(stage)
+    assert old.reports() == []
+    assert work.states()[-1] == "READY"
+
+
+@case(alone=True)
+async def a_higher_epoch_goes_on_with_what_runs(stage: Stage) -> None:
+    work = stage.work(programs.WAITS)
+    await work.assign(revision=3)
+    await work.state(READY)
+    stage.bus.epoch = 2
+    await work.assign(revision=1)  # a new scheduler counts its own revisions
+    await passed(stage)
+    assert work.states()[-1] == "READY"
+    assert await work.starts() == 1
+    await work.release()
+    await work.state(GONE)
+    await work.nothing_left()
+
+
+async def tombstone_of_epoch(stage: Stage, work: Work, epoch: int) -> None:
+    """Writes a tombstone as a scheduler of another epoch."""
+    now, stage.bus.epoch = stage.bus.epoch, epoch
+    await work.release()
+    stage.bus.epoch = now

@@ -1,0 +1,242 @@
+"""The agent itself: killed at any moment, started again, held back; each of these has an agent of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Final
+
+from muster.events.v1 import agent_pb2
+from muster.fleet.v1 import fleet_pb2
+from tests.conformance import programs
+from tests.conformance.platforms import Able
+from tests.conformance.registry import case
+from tests.conformance.stage import FAILED, GONE, READY, SUCCEEDED, Stage, Work, run
+
+HELD: Final = agent_pb2.AssignmentsHeld
+
+
+async def again(stage: Stage) -> None:
+    """Kills the agent and starts it again."""
+    await stage.kill()
+    stage.bus.forget()
+    await stage.up()
+
+
+@case(alone=True)
+async def a_killed_agent_finds_what_runs(stage: Stage) -> None:
+    work = stage.work(programs.WAITS)
+    await work.assign()
+    await work.state(READY)
+    await again(stage)
+    await work.state(READY)
+    await work.finish(3)
+    assert (await work.state(FAILED)).exit_code == 3
+    assert await work.starts() == 1
+    await work.release()
+    await work.nothing_left()
+
+
+@case(alone=True)
+async def an_end_while_no_agent_runs_is_told_by_the_next(stage: Stage) -> None:
+    work = stage.work(programs.WAITS)
+    await work.assign()
+    await work.state(READY)
+    await stage.kill()
+    await work.finish(3)
+    stage.bus.forget()
+    await stage.up()
+    assert (await work.state(FAILED)).exit_code == 3
+    await work.state(GONE)
+    assert await work.starts() == 1
+
+
+@case(alone=True)
+async def a_release_while_no_agent_runs_is_done_by_the_next(stage: Stage) -> None:
+    work = stage.work(programs.WAITS)
+    await work.assign()
+    await work.state(READY)
+    await stage.kill()
+    await work.release()
+    stage.bus.forget()
+    await stage.up()
+    await work.state(GONE)
+    await work.nothing_left()
+
+
+@case(alone=True)
+async def an_assignment_while_no_agent_runs_is_done_by_the_next(stage: Stage) -> None:
+    await stage.kill()
+    work = stage.work(programs.ends(0))
+    await work.assign()
+    await stage.up()
+    await work.state(SUCCEEDED)
+    assert await work.starts() == 1
+
+
+@case(alone=True)
+async def a_later_attempt_while_no_agent_runs_waits_for_the_end_of_the_earlier(stage: Stage) -> None:
+    work = stage.work(programs.WAITS)
+    await work.assign()
+    await work.state(READY)
+    await stage.kill()
+    await work.assign(attempt=1, revision=1)
+    stage.bus.forget()
+    await stage.up()
+    await work.state(READY, attempt=1)
+    told = [(message.attempt, message.status.state) for message in work.reports()]
+    assert told.index((0, GONE)) < told.index((1, READY))
+
+
+@case(alone=True)
+async def what_it_holds_is_told_when_it_starts(stage: Stage) -> None:
+    works = [stage.work(programs.WAITS) for _ in range(3)]
+    for work in works:
+        await work.assign()
+        await work.state(READY)
+    await again(stage)
+    held = await stage.bus.first(lambda m: isinstance(m, HELD) and len(m.assignments) == 3)
+    assert {each.workload_id for each in held.assignments} == {work.id for work in works}
+    assert held.highest_epoch == 1
+
+
+@case(alone=True)
+async def its_starts_are_counted_and_its_reports_ordered(stage: Stage) -> None:
+    first = await stage.bus.first(lambda m: isinstance(m, agent_pb2.Heartbeat))
+    await again(stage)
+    second = await stage.bus.first(lambda m: isinstance(m, agent_pb2.Heartbeat))
+    assert second.order.start > first.order.start
+    assert second.order.instance == first.order.instance
+    numbers = [message.order.sequence for message in stage.bus.seen if hasattr(message, "order")]
+    assert numbers == sorted(numbers)
+
+
+@case(alone=True)
+async def the_epoch_that_it_has_seen_outlives_it(stage: Stage) -> None:
+    stage.bus.epoch = 7
+    work = stage.work(programs.ends(0))
+    await work.assign()
+    await work.state(GONE)
+    await again(stage)
+    old = stage.work(programs.WAITS)
+    made = old.assignment()
+    made.epoch = 6
+    await stage.bus.assign(made)
+    probe = stage.work(programs.ends(0))
+    await probe.assign()
+    await probe.state(GONE)
+    assert old.reports() == []
+
+
+@case(alone=True)
+async def what_was_released_is_not_started_by_the_next(stage: Stage) -> None:
+    work = stage.work(programs.ends(0))
+    made = await work.assign()
+    await work.state(GONE)
+    await work.release()
+    await work.nothing_left()
+    await again(stage)
+    await stage.bus.assign(made)
+    probe = stage.work(programs.ends(0))
+    await probe.assign()
+    await probe.state(GONE)
+    assert await work.starts() == 1
+
+
+@case(alone=True)
+async def what_had_failed_is_not_started_by_the_next(stage: Stage) -> None:
+    work = stage.work(programs.ends(3))
+    await work.assign()
+    await work.state(GONE)
+    await again(stage)
+    assert (await work.state(GONE)).exit_code == 3
+    assert await work.starts() == 1
+
+
+@case(alone=True)
+async def a_gang_goes_on_over_the_end_of_the_agent(stage: Stage) -> None:
+    work = stage.work(programs.WAITS, completions=4, parallelism=4)
+    await work.assign(runs=[run(count=2), run(count=2, first=2, node="n-1")])
+    names = [work.name(index=index) for index in range(4)]
+    for name in names:
+        await work.state(READY, name=name)
+    await again(stage)
+    for name in names:
+        await work.finish(0, name)
+        await work.state(SUCCEEDED, name=name)
+        assert await work.starts(name) == 1
+
+
+@case(given=range(8), alone=True)
+async def killed_at_some_moment_it_neither_doubles_nor_loses(stage: Stage, seed: int) -> None:
+    """The moments are drawn by the seed: while replicas are made, while they end, while they are taken away."""
+    drawn = random.Random(seed)
+    lasting = [stage.work(programs.WAITS) for _ in range(4)]
+    short = [stage.work(programs.ends(number)) for number in range(4)]
+    writing = asyncio.create_task(written(lasting, short, drawn))
+    for _ in range(2):
+        await asyncio.sleep(drawn.uniform(0.0, 1.5))
+        await stage.kill()
+        await stage.up()
+    await writing
+    for number, work in enumerate(short):
+        attempt = await told_or_made_again(work, GONE)
+        assert (await work.state(GONE, attempt=attempt)).exit_code == number, work.told()
+        await work.release(attempt=attempt)
+    for work in lasting:
+        attempt = await told_or_made_again(work, READY)
+        await work.release(attempt=attempt)
+        await work.state(GONE, attempt=attempt)
+    for work in (*short, *lasting):
+        await work.nothing_left()
+        for attempt in range(2):
+            assert await work.starts(work.name(attempt=attempt)) <= 1
+
+
+async def told_or_made_again(work: Work, state: int) -> int:
+    """The attempt that reaches the state: the second one where the agent was killed in the middle of its start."""
+    found = await work.told_of({state, GONE})
+    if found.failure != fleet_pb2.FAILURE_CLASS_INFRASTRUCTURE:
+        return 0
+    await work.assign(attempt=1, revision=1)
+    await work.state(state, attempt=1)
+    return 1
+
+
+async def written(lasting: list[Work], short: list[Work], drawn: random.Random) -> None:
+    """Writes assignments with pauses."""
+    for work in drawn.sample([*lasting, *short], len(lasting) + len(short)):
+        await work.assign()
+        await asyncio.sleep(drawn.uniform(0.0, 0.3))
+
+
+@case(alone=True)
+async def an_agent_that_holds_starts_nothing_and_tells_what_it_has(stage: Stage) -> None:
+    await stage.kill()
+    stage.agent.hold = True
+    work = stage.work(programs.ends(0))
+    await work.assign()
+    stage.bus.forget()
+    await stage.up()
+    held = await stage.bus.first(lambda m: isinstance(m, HELD) and m.assignments)
+    assert held.assignments[0].workload_id == work.id
+    await work.release()
+    await work.state(GONE)
+    assert work.states() == ["GONE"]
+    await work.nothing_left()
+    assert await work.starts() == 0
+
+
+@case(Able.REBOOTS, alone=True)
+async def a_node_that_starts_again_while_no_agent_runs_is_noticed(stage: Stage) -> None:
+    node = stage.node()
+    work = stage.work(programs.WAITS, runs=[run(node=node)])
+    await work.assign()
+    await work.state(READY)
+    await stage.kill()
+    await stage.platform.silence(node)
+    await stage.platform.reboot(node)
+    stage.bus.forget()
+    await stage.up()
+    gone = await work.state(GONE)
+    assert gone.gone_evidence in {"boot-id-changed", stage.platform.gone}

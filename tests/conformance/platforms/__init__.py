@@ -1,0 +1,80 @@
+"""What the agent's back end acts on, as cases see it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import ClassVar
+
+from muster.fleet.v1 import fleet_pb2
+
+
+class Able(StrEnum):
+    """What a platform can play; a case names what it needs."""
+
+    CONTAINERS = "images, namespaces and objects of an API server"
+    ADMISSION = "an admission that denies or changes"
+    CARDS = "devices that are told apart"
+    FROZEN_NODES = "nodes that fall silent and come back with what ran"
+    REBOOTS = "nodes that start again"
+    SHARED_FOLDER = "a folder that outlives a run without a volume"
+    SIGNALS = "programs that answer signals"
+    OUTPUT = "the last lines of a program"
+    API_FAULTS = "calls of the API server that fail, or whose answers are lost"
+
+
+class Platform(ABC):
+    """One back end's world. gone: the evidence by which a replica that has ended is GONE."""
+
+    name: ClassVar[str]
+    able: ClassVar[frozenset[Able]]
+    gone: ClassVar[str]
+
+    @abstractmethod
+    def cluster_file(self, cluster: str) -> str:
+        """The text of the agent's cluster file."""
+
+    @abstractmethod
+    async def finish(self, workload: str, replica: str, code: int) -> None:
+        """A replica that runs WAITS ends with a code."""
+
+    @abstractmethod
+    async def settled(self, workload: str, replica: str) -> None:
+        """Waits until POLITE or STUBBORN listens."""
+
+    @abstractmethod
+    async def starts(self, workload: str, replica: str) -> int:
+        """How often a replica's command was started."""
+
+    @abstractmethod
+    async def environment(self, workload: str, replica: str) -> Mapping[str, str]:
+        """The environment of a replica that runs TELLS."""
+
+    @abstractmethod
+    async def left(self, workload: str) -> Sequence[str]:
+        """What is there of a workload beside its data."""
+
+    @abstractmethod
+    async def silence(self, node: str) -> None:
+        """A node answers no more; what runs on it may go on."""
+
+    @abstractmethod
+    async def wake(self, node: str) -> None:
+        """A silent node is back, with what ran on it."""
+
+    @abstractmethod
+    async def reboot(self, node: str) -> None:
+        """A node starts again: nothing of what ran on it is left."""
+
+    @abstractmethod
+    async def retire(self, node: str) -> None:
+        """An operator takes a node out of service."""
+
+    @abstractmethod
+    async def cordon(self, node: str) -> None:
+        """An operator closes a node to new work."""
+
+    @abstractmethod
+    def device(self, run: fleet_pb2.ReplicaRun, slot: int) -> fleet_pb2.ReplicaRun:
+        """The run, with one whole device for each of its replicas. slot: which one, where they are told apart."""

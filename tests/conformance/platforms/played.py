@@ -1,0 +1,151 @@
+"""The Kubernetes back end on an API server, the fake one or a real one, whose scheduler and kubelets are played."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import yaml
+
+from muster.fleet.v1 import fleet_pb2
+from tests.conformance.kubelets import MERGE, Kubelets, Object, environment_of
+from tests.conformance.platforms import Able, Platform
+from tests.support.fake_api_server import FakeApiServer
+from tests.support.waiting import until
+
+NODES: Final = 24
+_CLAIM_IN_USE: Final = "kubernetes.io/pvc-protection"
+_KINDS: Final = (
+    "/api/v1/pods",
+    "/api/v1/configmaps",
+    "/api/v1/services",
+    "/api/v1/secrets",
+    "/api/v1/persistentvolumeclaims",
+    "/apis/policy/v1/poddisruptionbudgets",
+    "/apis/networking.k8s.io/v1/networkpolicies",
+    "/apis/networking.k8s.io/v1/ingresses",
+)
+
+
+class Played(Platform):
+    """One agent's part of a cluster: namespaces and nodes of its own. root: a folder of its own."""
+
+    able: ClassVar = frozenset({Able.CONTAINERS, Able.FROZEN_NODES, Able.REBOOTS})
+    gone = "containers-terminated"
+
+    def __init__(self, kubelets: Kubelets, root: Path, url: str, token: str, number: int) -> None:
+        self.kubelets = kubelets
+        self._root = root
+        self._url = url
+        self._token = token
+        self._number = number
+
+    @property
+    def namespace(self) -> str:
+        """Of the project."""
+        return f"runai-p-{self._number}"
+
+    def cluster_file(self, cluster: str) -> str:
+        """A cluster whose namespaces the agent makes."""
+        said = {
+            "cluster": cluster,
+            "backend": "kubernetes",
+            "kubeconfig": "kubeconfig",
+            "namespace": f"muster-{self._number}",
+            "urls": {"domain": "lab.example"},
+        }
+        server = {"server": self._url, "insecure-skip-tls-verify": self._url.startswith("https")}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "c",
+            "clusters": [{"name": "c", "cluster": server}],
+            "users": [{"name": "c", "user": {"token": self._token}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
+        }
+        (self._root / "kubeconfig").write_text(yaml.safe_dump(config))
+        return yaml.safe_dump(said)
+
+    async def finish(self, workload: str, replica: str, code: int) -> None:
+        """The kubelet says so."""
+        await until(lambda: self.kubelets.starts[replica])
+        await self.kubelets.finish(replica, code)
+
+    async def settled(self, workload: str, replica: str) -> None:
+        """It is played."""
+        await until(lambda: self.kubelets.starts[replica])
+
+    async def starts(self, workload: str, replica: str) -> int:
+        """As its kubelet counts."""
+        return self.kubelets.starts[replica]
+
+    async def environment(self, workload: str, replica: str) -> Mapping[str, str]:
+        """That of its pod."""
+        return environment_of(await self.pod(replica))
+
+    async def left(self, workload: str) -> Sequence[str]:
+        """Objects with its label, of every kind."""
+        found = []
+        for kind in _KINDS:
+            listed = await self.kubelets.call("GET", f"{kind}?labelSelector=muster.io/workload={workload}")
+            left = [item["metadata"] for item in listed["items"]]
+            # The controller that lets go of claims that nobody uses is not played.
+            left = [one for one in left if one.get("finalizers") != [_CLAIM_IN_USE] or "deletionTimestamp" not in one]
+            found += [f"{kind.rpartition('/')[2]}/{one['name']}" for one in left]
+        return found
+
+    async def silence(self, node: str) -> None:
+        """Its kubelet falls silent."""
+        await self.kubelets.silence(node)
+
+    async def wake(self, node: str) -> None:
+        """It is back."""
+        await self.kubelets.wake(node)
+
+    async def reboot(self, node: str) -> None:
+        """Its boot id is another."""
+        await self.kubelets.reboot(node)
+
+    async def retire(self, node: str) -> None:
+        """The taint by which an administrator says that the machine is off."""
+        taint = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+        await self.kubelets.set_node(node, {"spec": {"taints": [taint]}})
+
+    async def cordon(self, node: str) -> None:
+        """Makes it unschedulable."""
+        await self.kubelets.set_node(node, {"spec": {"unschedulable": True}})
+
+    def device(self, run: fleet_pb2.ReplicaRun, slot: int) -> fleet_pb2.ReplicaRun:
+        """A count: which card it is, the kubelet says."""
+        run.anonymous_devices = 1
+        return run
+
+    async def pod(self, replica: str) -> Object:
+        """The pod of a replica, once it is there."""
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{replica}"
+        await until(lambda: path in self.kubelets.pods)
+        return self.kubelets.pods[path]
+
+    async def change(self, path: str, change: Any) -> None:
+        """Changes an object as others might."""
+        await self.kubelets.call("PATCH", path, change, content=MERGE)
+
+
+class Fake(Played):
+    """The fake API server, which can also deny, change and fail."""
+
+    name = "fake"
+    able: ClassVar = Played.able | {Able.ADMISSION, Able.API_FAULTS}
+
+    def __init__(
+        self, kubelets: Kubelets, root: Path, url: str, token: str, number: int, server: FakeApiServer
+    ) -> None:
+        super().__init__(kubelets, root, url, token, number)
+        self.server = server
+
+
+class Server(Played):
+    """A real API server with its etcd."""
+
+    name = "apiserver"

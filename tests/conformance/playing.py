@@ -1,0 +1,156 @@
+"""Plays all cases of one back end: those that share an agent at the same time, the others with agents of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Self
+
+from tests.conformance.bus import bus
+from tests.conformance.kubelets import Kubelets, playing
+from tests.conformance.platforms import Platform
+from tests.conformance.platforms.local import NODES, Local
+from tests.conformance.platforms.played import Fake, Played, Server
+from tests.conformance.registry import Case
+from tests.conformance.stage import Stage
+from tests.support.agents import AgentProcess
+from tests.support.fake_api_server import FakeApiServer, api_server
+from tests.support.kubernetes import TOKEN, cluster
+
+AT_ONCE: Final = 24
+ALONE_AT_ONCE: Final = 10  # the next agent of a killed one waits for its Lease most of the time
+CASE_SECONDS: Final = 150.0
+BACKENDS: Final = ("local", "fake", "apiserver")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a case went. missing: the capabilities for which it was skipped; problem: why it failed."""
+
+    case: str
+    seconds: float = 0.0
+    missing: tuple[str, ...] = ()
+    problem: str = ""
+
+
+class Playhouse:
+    """Makes stages of one back end. kafka: the bootstrap address."""
+
+    def __init__(self, backend: str, kafka: str, folder: Path) -> None:
+        self._backend = backend
+        self._kafka = kafka
+        self._folder = folder
+        self._count = 0
+        self._stack = AsyncExitStack()
+        self._server: tuple[Kubelets, str] | None = None
+
+    @property
+    def able(self) -> frozenset[str]:
+        """What the back end's platform can play."""
+        kinds: Mapping[str, type[Platform]] = {"local": Local, "fake": Fake, "apiserver": Server}
+        return frozenset(kinds[self._backend].able)
+
+    async def __aenter__(self) -> Self:
+        """Starts the API server that all stages share, where it is a real one."""
+        if self._backend == "apiserver":
+            folder = self._folder / "server"
+            folder.mkdir()
+            found = await asyncio.to_thread(self._stack.enter_context, cluster(folder))
+            kubelets = await self._stack.enter_async_context(playing(found.url, TOKEN))
+            for number in range(NODES):
+                await kubelets.add_node(f"n-{number}")
+            self._server = kubelets, found.url
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Ends it."""
+        await self._stack.aclose()
+
+    @asynccontextmanager
+    async def stage(self) -> AsyncIterator[Stage]:
+        """An agent that is up, until the block ends."""
+        self._count += 1
+        number = self._count
+        root = self._folder / f"agent-{number}"
+        root.mkdir()
+        async with AsyncExitStack() as stack:
+            platform = await self._platform(stack, root, number)
+            name = f"conformance-{self._backend}-{number}"
+            (root / "cluster.yaml").write_text(platform.cluster_file(name))
+            side = await stack.enter_async_context(bus(self._kafka, name))
+            agent = AgentProcess(root, self._kafka)
+            stack.push_async_callback(asyncio.to_thread, agent.stop)
+            namespace = platform.namespace if isinstance(platform, Played) else ""
+            made = Stage(platform, agent, side, namespace, [f"n-{each}" for each in range(2, NODES)])
+            await made.up()
+            yield made
+
+    async def _platform(self, stack: AsyncExitStack, root: Path, number: int) -> Platform:
+        if self._backend == "local":
+            return Local(root)
+        if self._server is not None:
+            kubelets, url = self._server
+            return Server(kubelets, root, url, TOKEN, number)
+        server: FakeApiServer = await stack.enter_async_context(api_server())
+        server.put("namespaces", {"metadata": {"name": "kube-system", "uid": f"cluster-{number}"}})
+        kubelets = await stack.enter_async_context(playing(server.url, "none"))
+        for each in range(NODES):
+            await kubelets.add_node(f"n-{each}")
+        return Fake(kubelets, root, server.url, "none", number, server)
+
+
+async def play(
+    backend: str, kafka: str, chosen: Mapping[str, Case], tell: Callable[[Outcome], None] = lambda _: None
+) -> dict[str, Outcome]:
+    """The outcome of each case, by its name. tell: hears each when it is known."""
+    outcomes: dict[str, Outcome] = {}
+
+    async def one(each: Case, limit: asyncio.Semaphore, go: Callable[[Case], Awaitable[None]]) -> None:
+        async with limit:
+            outcomes[each.name] = await _timed(each, go)
+            tell(outcomes[each.name])
+
+    with tempfile.TemporaryDirectory(prefix="muster-conformance-") as made:
+        Path(made).chmod(0o755)  # noqa: ASYNC240
+        async with Playhouse(backend, kafka, Path(made)) as house:
+            playable = {name: each for name, each in chosen.items() if each.needs <= house.able}
+            for name, each in chosen.items():
+                if name not in playable:
+                    lacking = sorted(str(able) for able in each.needs - house.able)
+                    outcomes[name] = Outcome(name, missing=tuple(lacking))
+            quiet, alone = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(ALONE_AT_ONCE)
+
+            async def on_its_own(each: Case) -> None:
+                async with house.stage() as stage:
+                    await each.play(stage)
+
+            async with house.stage() as shared:
+                await asyncio.gather(
+                    *(one(each, quiet, lambda it: it.play(shared)) for each in playable.values() if not each.alone),
+                    *(one(each, alone, on_its_own) for each in playable.values() if each.alone),
+                )
+            for each in [each for each in playable.values() if outcomes[each.name].problem]:
+                # Real processes on a busy machine sometimes miss a deadline; two failures in a row are a fault.
+                first = outcomes[each.name].problem
+                await one(each, alone, on_its_own)
+                if not outcomes[each.name].problem:
+                    sys.stderr.write(f"RERUN {each.name}: played again, it held; before:\n{first}\n")
+    return outcomes
+
+
+async def _timed(each: Case, go: Callable[[Case], Awaitable[None]]) -> Outcome:
+    began = time.monotonic()
+    outcome = Outcome(each.name)
+    try:
+        async with asyncio.timeout(CASE_SECONDS):
+            await go(each)
+    except Exception:  # noqa: BLE001  whatever goes wrong in a case is its own outcome
+        outcome = replace(outcome, problem=traceback.format_exc(limit=-6))
+    return replace(outcome, seconds=round(time.monotonic() - began, 2))
