@@ -12,7 +12,7 @@ from muster.workload.v1 import placement_pb2, storage_pb2, workload_pb2
 from muster_cluster_agent.adapters import specs
 from muster_cluster_agent.adapters.notebooks import with_notebook_defaults
 from muster_cluster_agent.domain.kubernetes import manifests, run_objects, workload_objects
-from muster_cluster_agent.domain.kubernetes.beside import Images
+from muster_cluster_agent.domain.kubernetes.extra_containers import Images
 from muster_cluster_agent.domain.kubernetes.manifests import Style
 from muster_cluster_agent.domain.kubernetes.outside import Urls
 from muster_cluster_agent.domain.kubernetes.resources import Manifest

@@ -214,12 +214,18 @@ async def test_trials_fill_more_than_one_shard(monkeypatch: pytest.MonkeyPatch) 
         await here.nothing_left()
 
 
-async def test_a_pod_that_vanishes_is_lost_and_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("seen_without_finalizer", [False, True])
+async def test_a_pod_that_vanishes_is_lost_and_not_made_again(
+    monkeypatch: pytest.MonkeyPatch, *, seen_without_finalizer: bool
+) -> None:
     monkeypatch.setattr(backend_module, "_LOOK_SECONDS", 0.05)
     async with scene() as made, loop(made) as here:
         here.agent.take(assignment("sleep 1000"))
         await here.told_last("READY")
         (key,) = here.pods()
+        if seen_without_finalizer:
+            made.server.change("pods", key, lambda pod: pod["metadata"].pop("finalizers"))
+            await here.until(lambda: not next(iter(here.backend._cache.by_name.values())).finalizers)
         made.server.remove("pods", key)  # with its finalizer, as an administrator may
         await here.told_last("LOST")
         assert here.pods() == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from muster_cluster_agent.domain.container import Container, ExposedPort, Reach, ServedPort
@@ -200,6 +201,34 @@ async def test_an_address_outside_follows_the_newest_revision_and_goes_with_its_
         await here.until(lambda: here.of_ours() == ["chat", workload_base(ID), f"{workload_base(ID)}-url-web"])
         await here.backend.forget([ID])
         await here.nothing_left()
+
+
+async def test_an_old_replica_that_is_replaced_during_a_rollout_changes_no_address() -> None:
+    async with scene() as made, loop(made, file=WITH_URLS) as here:
+        old = service(exposed=(ExposedPort("web", 8080),))
+        here.agent.take(old)
+        await here.until(lambda: len(serving(here)) == 2)
+        new = service(ServedPort(9090), generation=2, older=old, exposed=(ExposedPort("web", 9090),))
+        here.agent.take(new)
+        await here.until(lambda: len(serving(here)) == 4)
+        assert hosts(here) == {"p-9090": "chat-p.lab.example"}
+        runs = (Run("worker", 0, 1, "n-0"), Run("worker", 1, 1, "n-0", k=1))
+        again = replace(new, revision=3, revisions=(replace(old.newest, runs=runs), new.newest))
+        here.agent.take(again)
+        await here.until(lambda: "g1-a0-worker-1-r1" in serving(here))
+        assert hosts(here) == {"p-9090": "chat-p.lab.example"}
+        assert [each["port"] for each in services(here)["chat"]["ports"]] == [9090]
+
+
+async def test_a_host_that_a_workload_has_stays_its_own() -> None:
+    async with scene() as made, loop(made, file=WITH_URLS) as here:
+        here.agent.take(service(exposed=(ExposedPort("web", 8080),)))
+        await here.until(lambda: len(serving(here)) == 2)
+        made.server.put("ingresses", others_ingress("shop", "chat-p.lab.example"))
+        first = service(exposed=(ExposedPort("web", 8080),))
+        later = replace(first, revision=2, revisions=(replace(first.newest, attempt=1),))
+        here.agent.take(later)
+        await here.until(lambda: serving(here) == {"g1-a1-worker-0-r0", "g1-a1-worker-1-r0"})
 
 
 async def test_a_host_of_others_is_not_taken() -> None:

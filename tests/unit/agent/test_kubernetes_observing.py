@@ -66,6 +66,11 @@ def test_gone_has_evidence(status: dict[str, Any], more: dict[str, Any], evidenc
         ({"phase": "Failed", "reason": "NodeAffinity"}, {}, Failure.INFRASTRUCTURE),
         ({"phase": "Failed", "initContainerStatuses": [FAILED_INIT]}, {}, Failure.START),
         (
+            {"phase": "Failed", "initContainerStatuses": [FAILED_INIT], **disruption("EvictionByEvictionAPI", 0)},
+            {},
+            Failure.INFRASTRUCTURE,
+        ),
+        (
             {},
             {"node": "", "deleted": 3, "asked": StopRequest(fault="ErrImagePull: no such image").text()},
             Failure.START,

@@ -18,7 +18,7 @@ from muster_kernel import ids
 from tests.support.kubernetes_pods import OWNER
 from tests.support.kubernetes_samples import plans_of
 
-URLS = Urls("lab.example", "nginx", tls=True)
+URLS = Urls("lab.example", "nginx", tls=True, reserved=("login.lab.example",))
 BASE = f"w-{ids.digest('33333333-3333-4333-8333-333333333333')}"
 
 
@@ -68,8 +68,26 @@ def test_a_second_address_has_its_port_in_its_name() -> None:
     ]
 
 
+def test_one_port_has_one_made_up_address_and_no_address_is_there_twice() -> None:
+    assert len(outside.addresses_of(exposed(item(), item("again")), URLS)) == 1
+    twice = exposed(item(url="https://a.lab.example/x"), item("b", 9090, "https://a.lab.example/x"))
+    with pytest.raises(InvalidCommand, match=r"names a\.lab\.example/x twice"):
+        outside.addresses_of(twice, URLS)
+
+
+def test_users_of_an_address_are_not_forgotten_where_the_file_has_changed() -> None:
+    names = workload_pb2.StringList(values=["ann"])
+    with pytest.raises(InvalidCommand, match="checks no authorizedUsers"):
+        outside.addresses_of(exposed(item(authorized_users=names)), URLS)
+    with pytest.raises(InvalidCommand, match="checks no authorizedGroups"):
+        outside.addresses_of(exposed(item(authorized_groups=names)), URLS)
+
+
 def test_a_private_service_and_a_cluster_without_a_domain_have_none() -> None:
-    assert outside.addresses_of(exposed(item(), is_private_service_url=True), URLS) == ()
+    private = exposed(item(), is_private_service_url=True)
+    assert outside.addresses_of(private, URLS) == ()
+    (service,) = workload_objects.services_of(OWNER, private)
+    assert [port["port"] for port in service["spec"]["ports"]] == [8080], "it is reached inside the cluster"
     assert outside.addresses_of(exposed(item()), Urls()) == ()
     assert outside.addresses_of(exposed(item(deleted=True)), URLS) == ()
 
@@ -83,11 +101,13 @@ def test_a_private_service_and_a_cluster_without_a_domain_have_none() -> None:
         ("https://*.lab.example", "not below lab.example"),
         ("https://a..lab.example", "not below lab.example"),
         ("https://a.lab.example:8443", "without a port"),
-        ("https://a.lab.example:99999", "without a port"),
+        ("https://a.lab.example:99999", "which is no address"),
         ("https://a.lab.example/?x=1", "without a port and a query"),
         ("https://a.lab.example/{}", "letters, digits and"),
         ("https://a.lab.example//b;", "letters, digits and"),
         ("http://a.lab.example", "answers by https alone"),
+        ("https://[.]", "which is no address"),
+        ("https://login.lab.example", "login.lab.example is reserved"),
     ],
 )
 def test_an_address_that_the_cluster_cannot_give_is_refused(url: str, words: str) -> None:
@@ -124,5 +144,9 @@ def test_an_ingress_is_changed_where_it_leads_elsewhere() -> None:
     change = workload_objects.change_of(INGRESS, other, there)
     assert change is not None
     assert change["spec"] == other["spec"]
+    (plain,) = outside.ingresses_of(OWNER, exposed(item()), Urls("lab.example", "nginx"))
+    change = workload_objects.change_of(INGRESS, plain, there)
+    assert change is not None
+    assert change["spec"]["tls"] is None, "a merge patch takes out what is null"
     assert outside.hosts_of(there) == {"bert-p.lab.example"}
     assert outside.hosts_of({"spec": {"defaultBackend": {}}}) == frozenset()

@@ -145,6 +145,14 @@ def test_trouble_that_is_over_counts_no_more() -> None:
     assert stuck(bound(), once, T0 + 61, 3600.0) is None
 
 
+def test_a_checkout_has_as_long_as_a_pull() -> None:
+    state = {"running": {"startedAt": at(2)}}
+    cloning = pod({"initContainerStatuses": [{"name": "git-0", "containerID": "c://0", "state": state}]})
+    nothing = summary_of([], T0 + 601)
+    assert stuck(cloning, nothing, T0 + 3000, 3600.0) is None
+    assert stuck(cloning, nothing, T0 + 3700, 3600.0) == Hindrance("container git-0 did not end within 3600 s")
+
+
 def test_a_pod_of_which_nothing_is_known_does_not_wait_for_ever() -> None:
     found = stuck(bound(), summary_of([], T0 + 601), T0 + 601, 3600.0)
     assert found is not None

@@ -169,6 +169,15 @@ def test_a_home_is_the_users_unless_they_say_otherwise() -> None:
                 workload_pb2.EnvironmentVariable(label="K", value="SECRET:w-aaaaaaaaaaaaaaaaaaaa-g1-a0-cred-worker,K")
             ]
         },
+        {
+            "git_sync": [
+                storage_pb2.GitRepository(
+                    repository="https://evil.example/x",
+                    path="/x",
+                    secret_name="w-aaaaaaaaaaaaaaaaaaaa-g1-a0-cred-worker",
+                )
+            ]
+        },
     ],
 )
 def test_what_muster_made_for_another_workload_is_refused(fields: dict[str, Any]) -> None:

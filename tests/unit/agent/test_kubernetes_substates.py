@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from muster_cluster_agent.domain.kubernetes.pods import pod_of
 from muster_cluster_agent.domain.kubernetes.substates import SETTLES, is_settled, start_step_of
 from muster_cluster_agent.domain.model import StartStep, Substate
-from tests.support.kubernetes_pods import BOUND, at, ended, pod, running, waiting
+from tests.support.kubernetes_pods import BOUND, OWNER, at, ended, pod, raw, running, waiting
 
 MADE = pod().created_at
 
@@ -49,6 +50,13 @@ def test_each_step_with_the_moment_at_which_it_began(status: dict[str, Any], sub
 
 def test_a_pod_without_a_node_is_being_bound() -> None:
     assert start_step_of(pod({"conditions": []}, node="")) == StartStep(Substate.BINDING, MADE)
+
+
+def test_a_sidecar_that_runs_is_no_step_of_the_start() -> None:
+    status = {**waiting("PodInitializing"), **init({"running": {"startedAt": at(6)}}), **prepared(4)}
+    made = raw(status)
+    made["spec"]["initContainers"] = [{"name": "fetch", "restartPolicy": "Always"}]
+    assert start_step_of(pod_of(made, OWNER)) == StartStep(Substate.PULLING, MADE + 4)
 
 
 @pytest.mark.parametrize("status", [running(), ended(0), ended(1)])

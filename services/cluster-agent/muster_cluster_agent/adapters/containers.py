@@ -63,7 +63,7 @@ def container(spec: workload_pb2.WorkloadSpec) -> Container:
         ),
         large_shm=spec.large_shm,
         ports=_ports(spec),
-        exposed=_exposed(spec),
+        exposed=() if spec.is_private_service_url else _exposed(spec),
         volumes=volumes(spec),
         checkouts=tuple(_checkout(each) for each in spec.git_sync if not each.deleted),
         tensorboard=spec.tensorboard,
@@ -76,13 +76,13 @@ def container(spec: workload_pb2.WorkloadSpec) -> Container:
 
 
 def _exposed(spec: workload_pb2.WorkloadSpec) -> tuple[ExposedPort, ...]:
-    """The ports that are to be reached from outside the cluster; none of a service that is private."""
+    """The ports that are to be reached from outside the cluster."""
     return tuple(
         ExposedPort(
             item.label, item.container, item.url, (*item.authorized_users.values,), (*item.authorized_groups.values,)
         )
         for item in spec.exposed_urls
-        if item.container and not item.deleted and not spec.is_private_service_url
+        if item.container and not item.deleted
     )
 
 
@@ -99,24 +99,27 @@ def _ports(spec: workload_pb2.WorkloadSpec) -> tuple[ServedPort, ...]:
             reach = _REACH.get(port.service_type or spec.service_type, Reach.CLUSTER)
             found.setdefault(port.container, ServedPort(port.container, port.external, reach))
     if spec.tensorboard:
-        found.setdefault(TENSORBOARD_PORT, ServedPort(TENSORBOARD_PORT, beside=True))
-    for each in _exposed(spec):
+        found.setdefault(TENSORBOARD_PORT, ServedPort(TENSORBOARD_PORT, sidecar=True))
+    for each in _exposed(spec):  # also of a private service: it is reached inside the cluster
         found.setdefault(each.container, ServedPort(each.container))
     return tuple(found.values())
 
 
 def _checkout(git: storage_pb2.GitRepository) -> Checkout:
-    """One repository. Beside a Secret the keys in it count, which are those of kubernetes.io/basic-auth unless said."""
+    """One repository. With a Secret its keys count: `username`, which may be missing, and `password` by default."""
     secrets: list[SecretVariable] = []
     credentials: list[tuple[str, str]] = []
-    said = (
-        (_GIT_USER, git.secret_key_of_user, git.username),
-        (_GIT_PASSWORD, git.secret_key_of_password or "password", git.password),
+    keys = (
+        (_GIT_USER, git.secret_key_of_user, "username", git.username),
+        (_GIT_PASSWORD, git.secret_key_of_password, "password", git.password),
     )
-    for variable, key, value in said:
-        if git.secret_name and key:
-            secrets.append(SecretVariable(variable, git.secret_name, key))
-        elif value and not git.secret_name:
+    for variable, key, default, value in keys:
+        if git.secret_name:
+            optional = not key and variable == _GIT_USER
+            secrets.append(SecretVariable(variable, git.secret_name, key or default, optional))
+        elif value.startswith(SECRET):
+            secrets.append(_secret(variable, value))
+        elif value:
             credentials.append((variable, value))
     return Checkout(git.repository, git.path, git.branch, git.revision, (*secrets,), (*credentials,))
 

@@ -53,7 +53,7 @@ def template(spec: workload_pb2.WorkloadSpec, *, containers: bool) -> Template:
     """What the replicas of a role run. containers: the back end makes containers of images."""
     made = container(spec) if containers else None
     if made is not None:
-        ports = [port.container for port in made.ports if not port.beside]
+        ports = [port.container for port in made.ports if not port.sidecar]
     else:
         ports = [port.container for port in spec.ports if not port.deleted and port.container]
     return Template(

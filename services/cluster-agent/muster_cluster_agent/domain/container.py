@@ -16,11 +16,12 @@ TENSORBOARD_PORT: Final = 6006
 
 @dataclass(frozen=True, slots=True)
 class SecretVariable:
-    """A variable whose value is one key of a Secret of the cluster."""
+    """A variable whose value is one key of a Secret of the cluster. optional: the Secret may lack the key."""
 
     name: str
     secret: str
     key: str
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +54,13 @@ class Reach(StrEnum):
 class ServedPort:
     """A port on which the container listens. external: the one outside; 0: the same, or one of the cluster's choice.
 
-    beside: another container of the pod listens on it.
+    sidecar: another container of the pod listens on it.
     """
 
     container: int
     external: int = 0
     reach: Reach = Reach.CLUSTER
-    beside: bool = False
+    sidecar: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class Container:
 
     pull_policy: Always, IfNotPresent or Never; empty: the cluster's own. extended: whole units by the resource's name.
     large_shm: /dev/shm is as large as half of its memory. host_ipc, host_network: it uses its node's. home: a folder
-    that is made as its home; empty: the image's own. tensorboard: one runs beside it and shows tensorboard_logs.
+    that is made as its home; empty: the image's own. tensorboard: a sidecar shows tensorboard_logs.
     """
 
     image: str

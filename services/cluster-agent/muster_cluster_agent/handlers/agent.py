@@ -315,7 +315,7 @@ class Agent:
             return
         log.info("action_not_done", action=type(action).__name__, outcome=answer.outcome.value, why=answer.message)
         if isinstance(action, Create) and answer.outcome is Outcome.CONFLICT:
-            # Not as removed: that would count as told for good, and the report may be lost.
+            # A resync clears `denied`, so that a lost report is sent again; `removed` stays.
             case.denied.add(action.plan.name)
             self.telling.was_here(case, action.plan, answer.message)
             return

@@ -17,8 +17,8 @@ if ! command -v git > /dev/null; then
     exit 127
 fi
 export GIT_TERMINAL_PROMPT=0 GIT_ALLOW_PROTOCOL="${GIT_ALLOW_PROTOCOL:-http:https:ssh}"
-# The folder belongs to the node's root, whoever the user of this container is.
-export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'
+# Named, the folder is not looked for, and its owner does not count: it belongs to the node's root.
+export GIT_DIR="$folder/.git" GIT_WORK_TREE="$folder"
 umask 0 # the image of the replica may have another user
 cd "$folder"
 git init -q .

@@ -70,10 +70,13 @@ class Cache:
         """Called with each pod of Muster's own that is new or has changed."""
         self.vanished: dict[str, float] = {}
         """Replicas whose pods' objects were taken away by others, and since when: they may run."""
+        self.released: set[str] = set()
+        """Replicas whose pods Muster itself does not hold any more: it has taken its finalizer off."""
         self.never_ran: Callable[[Pod], bool] = lambda _: False
         """Whether a pod may go without a line about its end: it never ran."""
         self.end_listeners: list[Callable[[str], None]] = []
         """Called with the name of each replica whose end is written down in the cluster."""
+        self._held: set[str] = set()  # replicas whose pods were seen with Muster's finalizer
         self._pods_of: dict[str, set[str]] = defaultdict(set)  # names of replicas with a pod, by workload
         self._ends_of: dict[str, set[str]] = defaultdict(set)
         self._roots_of: dict[str, set[str]] = defaultdict(set)
@@ -209,16 +212,22 @@ class Cache:
         else:
             self.vanished.pop(ours.name, None)
             self.by_name[ours.name] = ours
+            if marks.GONE in ours.finalizers:
+                self._held.add(ours.name)
             self._pods_of[workload_id].add(ours.name)
             for hear in self.pod_listeners:
                 hear(ours)
         self.tell(workload_id)
 
     def _pod_gone(self, pod: Pod) -> None:
-        """A pod's object has gone. One that Muster still held has lost its finalizer to others, and may run."""
+        """A pod's object has gone. One that Muster held and has not released has lost its finalizer to others.
+
+        It may run, also where it was seen without its finalizer: others may take that off first and delete it later.
+        """
         if pod.replica is None:
             return
-        if marks.GONE in pod.finalizers and pod.name not in self.ends and not self.never_ran(pod):
+        released = pod.name in self.ends or pod.name in self.released or self.never_ran(pod)
+        if pod.name in self._held and not released:
             self.vanished[pod.name] = self._clock()
             _log.warning("a pod has vanished without its finalizer; its replica is lost", pod=pod.key)
             return
@@ -228,6 +237,8 @@ class Cache:
         """Forgets a pod."""
         self.by_name.pop(pod.name, None)
         self.vanished.pop(pod.name, None)
+        self.released.discard(pod.name)
+        self._held.discard(pod.name)
         self._boots.pop(pod.name, None)
         if pod.replica is None:
             return

@@ -14,7 +14,7 @@ from typing import Any, Final
 from muster_cluster_agent.adapters import values
 from muster_cluster_agent.adapters.file_reader import KUBERNETES_BACKEND, Reader, load
 from muster_cluster_agent.adapters.kubernetes.support import ALLOWABLE
-from muster_cluster_agent.domain.kubernetes.beside import Images
+from muster_cluster_agent.domain.kubernetes.extra_containers import Images
 from muster_cluster_agent.domain.kubernetes.manifests import Style
 from muster_cluster_agent.domain.kubernetes.nodes import Counting
 from muster_cluster_agent.domain.kubernetes.outside import Urls
@@ -27,7 +27,7 @@ _TOP: Final = frozenset(
 )
 _DEVICES: Final = frozenset({"resource"})
 _IMAGES: Final = frozenset({"git", "notebook", "tensorboard"})
-_URLS: Final = frozenset({"annotations", "class", "domain", "tls"})
+_URLS: Final = frozenset({"annotations", "class", "domain", "reserved", "tls"})
 _DOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _TOLERATION: Final = frozenset({"key", "operator", "value", "effect"})
 _RATE: Final = frozenset({"calls", "burst"})
@@ -119,6 +119,7 @@ def _urls(reader: Reader, top: Mapping[str, Any]) -> Urls:
         domain=reader.get(source, "domain", "urls", _domain, ""),
         ingress_class=reader.get(source, "class", "urls", values.text, ""),
         tls=reader.get(source, "tls", "urls", values.flag, default=False),
+        reserved=reader.get(source, "reserved", "urls", values.words, ()),
         annotations=tuple(reader.get(source, "annotations", "urls", values.texts, dict[str, str]()).items()),
     )
     if source and not source.get("domain"):

@@ -83,6 +83,7 @@ class Departure:
 
     async def _end(self, pod: Pod) -> None:
         """Deletes a pod with its own grace. Its end is not written down any more, its finalizer goes first."""
+        self._cache.released.add(pod.name)
         await removal.release(self._client, path_of(pod), pod.uid, pod.finalizers, (marks.GONE,))
         if pod.deleted_at is None:
             await removal.delete(self._client, path_of(pod), pod.uid)

@@ -138,19 +138,23 @@ class Prerequisites:
             if run == kept.run and mutable == kept.mutable and {_name(each) for each in objects} <= kept.uids.keys():
                 return
             await self._ensure_root(plan, kept, workload_objects.root(self._owner, plan), objects, here, self._clock())
-            for resource, manifest in objects:
-                if resource in _MUTABLE:
-                    await self._make_as_it_is(plan, resource, manifest, kept)
-                elif _name((resource, manifest)) not in kept.uids:
-                    await self._make(plan, resource, manifest, kept)
+            older = run < kept.run  # a replica of an old revision is replaced during a rollout
             wanted = {_name(each) for each in objects}
-            for resource, name in kept.named:
+            for resource, name in () if older else kept.named:
+                # First, since some Ingress controllers admit no second Ingress with the host of one that is there.
                 if resource in _MUTABLE and (resource, name) not in wanted:
                     await self._delete_ours(resource, plan.namespace, name, plan.workload_id, kept)
-            kept.run, kept.mutable = run, mutable
+            for resource, manifest in objects:
+                if resource in _MUTABLE:
+                    if not older:
+                        await self._create_or_update(plan, resource, manifest, kept)
+                elif _name((resource, manifest)) not in kept.uids:
+                    await self._make(plan, resource, manifest, kept)
+            if not older:
+                kept.run, kept.mutable = run, mutable
 
-    async def _make_as_it_is(self, plan: ReplicaPlan, resource: Resource, manifest: Manifest, kept: _Known) -> None:
-        """Makes what leads to a workload, or changes what is there to what the plan says."""
+    async def _create_or_update(self, plan: ReplicaPlan, resource: Resource, manifest: Manifest, kept: _Known) -> None:
+        """Makes a Service or an Ingress of a workload, or changes it to what the plan says."""
         async with self._hosts if resource is INGRESS else nullcontext():
             if resource is INGRESS:
                 await self._check_hosts(plan, manifest)
@@ -161,8 +165,12 @@ class Prerequisites:
                 await self._client.patch(path, change)
 
     async def _check_hosts(self, plan: ReplicaPlan, ingress: Manifest) -> None:
-        """Raises ApiError where another workload, or somebody else, already has a host of the Ingress."""
+        """Raises ApiError where an Ingress of another workload, or of another tool, has a host of this one."""
         wanted = outside.hosts_of(ingress)
+        path = f"{INGRESS.path(plan.namespace)}/{ingress['metadata']['name']}"
+        mine = await self._client.find(path)
+        if mine is not None and self._is_ours(mine["metadata"], plan.workload_id) and wanted <= outside.hosts_of(mine):
+            return  # it has the host already
         page: Json = {}
         while not page or page["metadata"].get("continue"):
             more = {"continue": page["metadata"]["continue"]} if page else {}
@@ -274,7 +282,7 @@ class Prerequisites:
         return self._owner.has(labels) and labels.get(marks.WORKLOAD) == workload_id
 
     def _reason(self, metadata: Json) -> str:
-        """Why a name is not to be had that this object has."""
+        """The reason for which the name of another object is refused."""
         return refusals.IN_USE if self._owner.has(metadata.get("labels") or {}) else refusals.TAKEN
 
     async def _programs(self, namespace: str) -> None:

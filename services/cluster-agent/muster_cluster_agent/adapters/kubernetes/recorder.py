@@ -167,6 +167,7 @@ class Recorder:
         pod = self._cache.by_name.get(name)
         if pod is None or marks.GONE not in pod.finalizers:
             return True
+        self._cache.released.add(name)
         try:
             await removal.release(self._client, path_of(pod), pod.uid, pod.finalizers, (marks.GONE,))
         except ApiError as error:

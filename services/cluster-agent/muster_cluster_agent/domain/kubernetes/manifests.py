@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from muster_cluster_agent.domain.container import Container, Security
 from muster_cluster_agent.domain.environment import identity
-from muster_cluster_agent.domain.kubernetes import beside, marks, storage
-from muster_cluster_agent.domain.kubernetes.beside import Images
+from muster_cluster_agent.domain.kubernetes import extra_containers, marks, storage
+from muster_cluster_agent.domain.kubernetes.extra_containers import Images
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.names import credentials_name, hosts_name, keys_name, port_name
 from muster_cluster_agent.domain.kubernetes.outside import Urls
@@ -164,7 +164,7 @@ def _volumes(plan: ReplicaPlan, container: Container, start: Start) -> Iterable[
     """Each volume of the pod, and where its container finds it."""
     said = [*storage.volumes_of(plan)]
     yield from said
-    yield from beside.volumes_of(plan, [mount["mountPath"] for _, mount in said])
+    yield from extra_containers.volumes_of(plan, [mount["mountPath"] for _, mount in said])
     if container.large_shm and _SHM not in storage.paths_of(plan):
         size = (plan.limits.memory_limit or plan.limits.memory or 2 * _SHM_BYTES) // 2
         shm = {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(size)}}
@@ -222,12 +222,14 @@ def _main(plan: ReplicaPlan, container: Container, start: Start, style: Style, m
 def _init_containers(
     plan: ReplicaPlan, container: Container, style: Style, mounts: Sequence[Manifest]
 ) -> list[Manifest]:
-    """Those before it and beside it. They ask for no more than the pod's own, and for no device."""
+    """Those that run before it or with it. One that runs before asks for as much, but for no device."""
     without_devices = _resources(replace(plan, anonymous=0), replace(container, extended=()), style)
     common = {"resources": without_devices, "securityContext": _container_security(container.security)}
     blocks = storage.blocks_of(plan)
     folders = [mount for mount in mounts if mount["name"] not in blocks]
-    return beside.containers_of(plan, style.images, {key: value for key, value in common.items() if value}, folders)
+    return extra_containers.containers_of(
+        plan, style.images, {key: value for key, value in common.items() if value}, folders
+    )
 
 
 def _variables(plan: ReplicaPlan, container: Container, start: Start) -> dict[str, str]:

@@ -145,5 +145,7 @@ def _fault(pod: Pod) -> str:
 
 def _failed_before_main(pod: Pod, main: Container | None) -> bool:
     """Whether an init container or a sidecar failed while the main one had not run."""
-    failed = any(one.code and one.reason not in _LOST_REASONS for one in pod.containers)
-    return failed and (main is None or not main.ran)
+    failed = [one for one in pod.containers if one.code and one.reason not in _LOST_REASONS]
+    if not failed or (main is not None and main.ran):
+        return False
+    return not _disruption(pod, max(one.ended_at or pod.created_at for one in failed))

@@ -1,7 +1,7 @@
 """Addresses outside the cluster that lead to a workload: its Ingresses (kubernetes.md 6).
 
-Called by `workload_objects`. Pure. Holds: an address lies below the domain that the cluster's file gives, so that no
-workload takes the name of something else of the organisation; whether another object has it is the back end's to ask.
+Called by `workload_objects`. Pure. Holds: an address is below the domain that the cluster's file gives, so that no
+workload takes the name of another service of the organisation. The back end asks whether another Ingress has it.
 """
 
 from __future__ import annotations
@@ -33,14 +33,16 @@ _DIGEST_LETTERS: Final = 10
 class Urls:
     """How a cluster leads to workloads from outside.
 
-    domain: every address lies below it; empty: there are none. ingress_class: empty: the cluster's default. tls: its
+    domain: every address is below it; empty: there are none. ingress_class: empty: the cluster's default. tls: its
     controller answers by https, with the certificate that it has for the domain. annotations: of each Ingress.
+    reserved: hosts that no workload gets.
     """
 
     domain: str = ""
     ingress_class: str = ""
     tls: bool = False
     annotations: tuple[tuple[str, str], ...] = ()
+    reserved: tuple[str, ...] = ()
 
     def knows(self, who: str) -> bool:
         """Return whether an annotation tells the controller who may open an address. who: USERS or GROUPS."""
@@ -59,16 +61,31 @@ class Address:
 def addresses_of(plan: ReplicaPlan, urls: Urls) -> tuple[Address, ...]:
     """The plan's addresses. Raises InvalidCommand for one that this cluster cannot give."""
     found: list[Address] = []
-    made: set[str] = set()
+    ports: set[int] = set()  # with an address that the cluster made up
     for port in plan.exposed if urls.domain else ():
+        _check_gate(port, urls)
         if port.url:
             found.append(_chosen(port, urls))
-            continue
-        host = _host(plan, port, urls, several=bool(made))
-        if host not in made:  # another item of the same port
-            made.add(host)
-            found.append(Address(port, host, "/"))
+        elif port.container not in ports:
+            found.append(Address(port, _host(plan, port, urls, several=bool(ports)), "/"))
+            ports.add(port.container)
+    for number, each in enumerate(found):
+        if each.host in urls.reserved:
+            raise InvalidCommand(f"the host {each.host} is reserved in this cluster: choose another one by `url`")
+        if any((each.host, each.path) == (other.host, other.path) for other in found[:number]):
+            raise InvalidCommand(
+                f"exposedUrls names {each.host}{each.path} twice: choose another `url` for one of them"
+            )
     return tuple(found)
+
+
+def _check_gate(port: ExposedPort, urls: Urls) -> None:
+    """Raises InvalidCommand where the users of an address are named and its controller would not be told of them."""
+    for names, word, field in ((port.users, USERS, "authorizedUsers"), (port.groups, GROUPS, "authorizedGroups")):
+        if names and not urls.knows(word):
+            raise InvalidCommand(
+                f"this cluster checks no {field} of exposedUrls: leave them out, or use another cluster"
+            )
 
 
 def text_of(address: Address, urls: Urls) -> str:
@@ -90,30 +107,29 @@ def hosts_of(ingress: Mapping[str, Any]) -> frozenset[str]:
 def differs(asked: Manifest, found: Mapping[str, Any]) -> bool:
     """Return whether an Ingress that is there leads elsewhere, or tells its controller something else."""
     said = found["metadata"].get("annotations") or {}
-    spec = {key: value for key, value in found["spec"].items() if key in asked["spec"]}
+    spec = {key: value for key, value in found["spec"].items() if key in asked["spec"] or key == "tls"}
     return spec != asked["spec"] or not asked["metadata"]["annotations"].items() <= said.items()
 
 
 def _chosen(port: ExposedPort, urls: Urls) -> Address:
     """An address of the user's choice."""
-    parts = urlsplit(port.url)
-    host = (parts.hostname or "").lower()
+    try:
+        parts = urlsplit(port.url)
+        host, number = (parts.hostname or "").lower(), parts.port
+    except ValueError as error:
+        raise InvalidCommand(f"exposedUrls names {port.url}, which is no address: {error}") from error
     if not _is_below(host, urls.domain):
         raise InvalidCommand(
             f"exposedUrls names {port.url}, which is not below {urls.domain}, the domain of this cluster: choose "
             f"a name below it, or leave url out"
         )
-    try:
-        number = parts.port
-    except ValueError:
-        number = -1
     if number is not None or parts.query or parts.fragment or not _PATH.fullmatch(parts.path):
         raise InvalidCommand(
             f"exposedUrls names {port.url}: this cluster gives addresses of a host and a path of letters, digits and "
             "/._~-, without a port and a query"
         )
-    if (parts.scheme == "https") != urls.tls:
-        scheme = "https" if urls.tls else "http"
+    scheme = "https" if urls.tls else "http"
+    if parts.scheme.lower() != scheme:
         raise InvalidCommand(f"exposedUrls names {port.url}: this cluster answers by {scheme} alone")
     return Address(port, host, parts.path or "/")
 
@@ -165,5 +181,5 @@ def _filled(text: str, who: Mapping[str, str]) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
-    """The names as part of a URL, since an annotation usually is the address of the gateway that asks who comes."""
+    """The names as part of a URL: an annotation is usually the address of a gateway that checks who opens it."""
     return ",".join(quote(name, safe="@") for name in names)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from muster_cluster_agent.domain.kubernetes import marks
-from muster_cluster_agent.domain.kubernetes.beside import credential_key
+from muster_cluster_agent.domain.kubernetes.extra_containers import credential_key
 from muster_cluster_agent.domain.kubernetes.manifests import owned_by
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.names import credentials_name, hosts_name, keys_name

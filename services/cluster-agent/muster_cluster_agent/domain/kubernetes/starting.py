@@ -95,12 +95,19 @@ def summary_of(events: Iterable[Mapping[str, Any]], now: float) -> EventSummary:
 
 
 def stuck(pod: Pod, events: EventSummary, now: float, pull_seconds: float) -> Hindrance | None:
-    """What follows for a slow pod from what its events said last. pull_seconds: how long its images may be pulled."""
+    """What follows for a slow pod from what its events said last.
+
+    pull_seconds: how long its images may be pulled, and how long a container before its own may run.
+    """
     if events.hindrance is not None and events.hindrance.code is not None:
         return events.hindrance
     waited = now - _moved_at(pod)
     if events.pulling:
         text = f"its image was not pulled within {pull_seconds:.0f} s"
+        return Hindrance(text) if waited >= pull_seconds else None
+    preparing = next((one for one in pod.containers if one.ran and one.code is None and not one.lasting), None)
+    if preparing is not None:  # such as a checkout
+        text = f"container {preparing.name} did not end within {pull_seconds:.0f} s"
         return Hindrance(text) if waited >= pull_seconds else None
     if waited < _STUCK_SECONDS:
         return None

@@ -61,7 +61,8 @@ def blocks_of(plan: ReplicaPlan) -> frozenset[str]:
 def check_names(plan: ReplicaPlan) -> None:
     """Raises InvalidCommand where the plan names an object that Muster made for another workload."""
     container = plan.container_or_empty
-    named = [("Secret", one.secret) for one in container.secrets] + [("Secret", one) for one in container.pull_secrets]
+    variables = (*container.secrets, *(one for each in container.checkouts for one in each.secrets))
+    named = [("Secret", one.secret) for one in variables] + [("Secret", one) for one in container.pull_secrets]
     for kind, name in named:
         _check(plan, kind, name)
     for volume in container.volumes:

@@ -97,7 +97,7 @@ def change_of(resource: Resource, asked: Manifest, found: Mapping[str, Any]) -> 
     if resource is SERVICE and _ports_differ(asked, found):
         return {"spec": {"ports": asked["spec"]["ports"]}}
     if resource is INGRESS and outside.differs(asked, found):
-        return {"metadata": {"annotations": asked["metadata"]["annotations"]}, "spec": asked["spec"]}
+        return {"metadata": {"annotations": asked["metadata"]["annotations"]}, "spec": {"tls": None, **asked["spec"]}}
     return None
 
 
@@ -133,10 +133,10 @@ def _service(owner: Owner, plan: ReplicaPlan, reach: Reach, ports: list[Manifest
 def _port(port: ServedPort, outside: int) -> Manifest:
     """The target is a name, so that the port leads only to replicas that have it.
 
-    Not that of a container beside it: older clusters look for names in a pod's own containers alone.
+    The port of a sidecar is a number: older clusters do not find the name of a port of an init container.
     """
     name = port_name(port.container)
-    return {"name": name, "port": outside, "targetPort": port.container if port.beside else name}
+    return {"name": name, "port": outside, "targetPort": port.container if port.sidecar else name}
 
 
 def _inside(port: ServedPort) -> Manifest:

@@ -1,4 +1,4 @@
-"""Containers of a pod beside its own: checkouts of repositories, and TensorBoard."""
+"""Additional containers of a pod: checkouts of repositories, and TensorBoard."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pytest
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import storage_pb2, workload_pb2
 from muster_cluster_agent.domain.kubernetes import manifests, run_objects, workload_objects
+from muster_cluster_agent.domain.kubernetes.amounts import amounts_of
+from muster_cluster_agent.domain.kubernetes.manifests import Style
 from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan
 from muster_cluster_agent.domain.sealed import is_sealed, opened
 from tests.support.kubernetes_pods import OWNER
@@ -48,6 +50,16 @@ def test_keys_of_a_secret_are_named_in_the_pod() -> None:
     env = {one["name"]: one.get("valueFrom") for one in spec_of(plan)["initContainers"][0]["env"]}
     assert env["MUSTER_GIT_USERNAME"] == {"secretKeyRef": {"name": "git", "key": "user"}}
     assert env["MUSTER_GIT_PASSWORD"] == {"secretKeyRef": {"name": "git", "key": "password"}}
+    assert not is_sealed(plan)
+    plan = checked_out(repository(secret_name="git"))
+    env = {one["name"]: one.get("valueFrom") for one in spec_of(plan)["initContainers"][0]["env"]}
+    assert env["MUSTER_GIT_USERNAME"] == {"secretKeyRef": {"name": "git", "key": "username", "optional": True}}
+
+
+def test_a_credential_may_name_a_key_of_a_secret_as_variables_do() -> None:
+    plan = checked_out(repository(password="SECRET:git,token"))
+    env = {one["name"]: one.get("valueFrom") for one in spec_of(plan)["initContainers"][0]["env"]}
+    assert env["MUSTER_GIT_PASSWORD"] == {"secretKeyRef": {"name": "git", "key": "token"}}
     assert not is_sealed(plan)
 
 
@@ -102,6 +114,36 @@ def test_tensorboard_runs_beside_the_workspace_and_reads_its_logs() -> None:
         "http://bert-p.lab.example",
         "http://bert.runai-p.svc:6006",
     )
+
+
+def test_a_pod_asks_for_no_more_than_the_scheduler_has_counted() -> None:
+    asked = {"cpu": "6", "memory": "8Gi", "git_sync": [repository()], "tensorboard_logdir": "/logs"}
+    amounts = amounts_of(spec_of(board(**asked)))
+    assert (amounts.cpu, amounts.memory) == (6000, 8 << 30)
+
+
+@pytest.mark.parametrize("logs", ["logs", "/", "/a:b"])
+def test_a_folder_of_logs_that_cannot_be_mounted_is_refused(logs: str) -> None:
+    with pytest.raises(InvalidCommand, match="absolute path other than /"):
+        spec_of(board(tensorboard_logdir=logs))
+
+
+def test_logs_in_an_object_store_are_not_mounted() -> None:
+    spec = spec_of(board(tensorboard_logdir="s3://bucket/run"))
+    assert "volumes" not in spec
+    assert "--logdir=s3://bucket/run" in spec["initContainers"][0]["command"]
+
+
+@pytest.mark.parametrize("path", ["/muster", "/muster-ssh", "/dev/shm"])
+def test_folders_of_muster_are_not_checked_out_into(path: str) -> None:
+    with pytest.raises(InvalidCommand, match="where something else is mounted"):
+        spec_of(checked_out(repository(path)))
+
+
+def test_a_cluster_that_has_lost_its_images_says_so() -> None:
+    for plan in (checked_out(repository()), board(tensorboard_logdir="/logs")):
+        with pytest.raises(InvalidCommand, match="this cluster gives no image for"):
+            manifests.pod(OWNER, plan, Style(), "uid")
 
 
 @pytest.mark.parametrize("logs", ["/work", "/work/logs/"])

@@ -1,7 +1,7 @@
-"""Containers of a pod beside its own: checkouts of repositories before it starts, and TensorBoard while it runs.
+"""Additional containers of a pod: checkouts of repositories before it starts, and TensorBoard while it runs.
 
 Called by `manifests`. Pure. Their images are the cluster's; what they may do is what the workload's own container may.
-Holds: no value of a credential stands in the pod.
+Holds: no value of a credential is in the pod; none of these containers asks for what the scheduler has not counted.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan
 
 TENSORBOARD: Final = "tensorboard"
 _LOGS: Final = "tensorboard-logs"
+_SHM: Final = "/dev/shm"  # noqa: S108  of a workload with largeShm
 _CHECKOUT: Final = "git-"
 _WEB: Final = ("--host=0.0.0.0", f"--port={TENSORBOARD_PORT}")
 
@@ -35,10 +36,10 @@ class Images:
 def volumes_of(plan: ReplicaPlan, paths: Iterable[str]) -> Iterator[tuple[Manifest, Manifest]]:
     """Each volume that these containers share with the pod's own, and where both find it.
 
-    paths: where other volumes are mounted. Raises InvalidCommand for a path that is taken.
+    paths: where other volumes are mounted. Raises InvalidCommand for a path that is taken, or that no volume may have.
     """
     container = plan.container_or_empty
-    taken = {_normal(path) for path in paths}
+    taken = {*map(_normal, paths), *map(str, Mount), _SHM}
     for number, checkout in enumerate(container.checkouts):
         path = _normal(checkout.path)
         if path in taken:
@@ -47,12 +48,20 @@ def volumes_of(plan: ReplicaPlan, paths: Iterable[str]) -> Iterator[tuple[Manife
         name = f"{_CHECKOUT}{number}"
         yield {"name": name, "emptyDir": {}}, {"name": name, "mountPath": path}
     logs = container.tensorboard_logs
-    if container.tensorboard and not any(PurePosixPath(logs).is_relative_to(path) for path in taken):
+    if container.tensorboard and not logs:
+        raise InvalidCommand("tensorboard needs the folder whose logs it shows: set tensorboardLogdir")
+    if not container.tensorboard or "://" in logs:  # TensorBoard reads an object store by itself
+        return
+    if not logs.startswith("/") or _normal(logs) == "/" or ":" in logs:
+        raise InvalidCommand(
+            f"tensorboardLogdir is {logs!r}: name the folder by an absolute path other than / and without a colon"
+        )
+    if not any(PurePosixPath(logs).is_relative_to(path) for path in taken):
         yield {"name": _LOGS, "emptyDir": {}}, {"name": _LOGS, "mountPath": _normal(logs)}
 
 
 def containers_of(plan: ReplicaPlan, images: Images, common: Manifest, mounts: Sequence[Manifest]) -> list[Manifest]:
-    """The pod's init containers: checkouts in their order, then TensorBoard, which goes on beside the pod's own.
+    """The pod's init containers: checkouts in their order, then TensorBoard, which runs as long as the pod's own.
 
     common: what they have in common with the pod's own container. mounts: the pod's volumes as that one has them.
     Raises InvalidCommand.
@@ -74,10 +83,12 @@ def credential_key(number: int, variable: str) -> str:
 def _checkout(
     plan: ReplicaPlan, number: int, checkout: Checkout, image: str, common: Manifest, mounts: Sequence[Manifest]
 ) -> Manifest:
+    if not image:
+        raise InvalidCommand("this cluster gives no image for gitSync: name one in `images.git` of its file")
     name = f"{_CHECKOUT}{number}"
     run_secret = credentials_name(plan.gang, plan.role)
-    secrets = [(one.name, one.secret, one.key) for one in checkout.secrets]
-    secrets += [(variable, run_secret, credential_key(number, variable)) for variable, _ in checkout.credentials]
+    secrets = [(one.name, one.secret, one.key, one.optional) for one in checkout.secrets]
+    secrets += [(variable, run_secret, credential_key(number, variable), False) for variable, _ in checkout.credentials]
     words = (_normal(checkout.path), checkout.repository, checkout.branch, checkout.revision)
     return {
         "name": name,
@@ -87,8 +98,8 @@ def _checkout(
         "env": [
             {"name": "HOME", "value": "/tmp"},  # noqa: S108  the image's own may not exist for the pod's user
             *(
-                {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
-                for variable, secret, key in secrets
+                {"name": variable, "valueFrom": {"secretKeyRef": _key_of(secret, key, optional=optional)}}
+                for variable, secret, key, optional in secrets
             ),
         ],
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -103,8 +114,10 @@ def _checkout(
 def _tensorboard(plan: ReplicaPlan, image: str, common: Manifest, mounts: Sequence[Manifest]) -> Manifest:
     """A native sidecar (Kubernetes 1.29): the kubelet starts it before the pod's own container and ends it after it."""
     logs = plan.container_or_empty.tensorboard_logs
-    if not logs:
-        raise InvalidCommand("tensorboard needs the folder whose logs it shows: set tensorboardLogdir")
+    if not image:
+        raise InvalidCommand(
+            "this cluster gives no image for tensorboard: name one in `images.tensorboard` of its file"
+        )
     if TENSORBOARD_PORT in plan.ports:
         raise InvalidCommand(f"port {TENSORBOARD_PORT} is TensorBoard's own: let the workload listen on another one")
     return {
@@ -115,7 +128,14 @@ def _tensorboard(plan: ReplicaPlan, image: str, common: Manifest, mounts: Sequen
         "ports": [{"containerPort": TENSORBOARD_PORT, "name": port_name(TENSORBOARD_PORT)}],
         "volumeMounts": [{**mount, "readOnly": True} for mount in mounts if mount["name"] != "shm"],
         **common,
+        # What a sidecar asks for is added to the pod's own, and the scheduler has counted the pod's own alone.
+        "resources": {"requests": {"cpu": "0", "memory": "0"}},
     }
+
+
+def _key_of(secret: str, key: str, *, optional: bool) -> Manifest:
+    found: Manifest = {"name": secret, "key": key}
+    return {**found, "optional": True} if optional else found
 
 
 def _normal(path: str) -> str:
