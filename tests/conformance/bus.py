@@ -38,6 +38,7 @@ class Bus:
     seen: list[Message] = field(default_factory=list)
     _of: dict[str, list[Message]] = field(default_factory=lambda: defaultdict(list))
     _news: asyncio.Condition = field(default_factory=asyncio.Condition)
+    _trouble: Exception | None = None
 
     async def assign(self, assignment: fleet_pb2.Assignment) -> None:
         """Writes the desired state of a workload."""
@@ -52,12 +53,12 @@ class Bus:
         await self.write(workload, None, [(name, str(value).encode()) for name, value in said.items()])
 
     async def write(
-        self, key: str, value: bytes | None, headers: Sequence[tuple[str, bytes]] = (), *, sign: bool = True
+        self, key: str, value: bytes | None, headers: Sequence[tuple[str, bytes]] = (), *, signed_as: str | None = ""
     ) -> None:
-        """Any record on the assignments topic."""
+        """Any record on the assignments topic. signed_as: for another key than its own; None: it is not signed."""
         topic = topics.assignments(self.cluster).name
         written = list(({"ce_source": b"scheduler"} | dict(headers)).items())
-        whole = signed(topic, key, value, written) if sign else written
+        whole = written if signed_as is None else signed(topic, signed_as or key, value, written)
         await self.producer.send_and_wait(topic, value, key=key.encode(), headers=whole)
 
     async def first(self, wanted: Callable[[Any], object], *, workload: str = "", within: float = PATIENCE) -> Any:
@@ -69,6 +70,8 @@ class Bus:
                 for message in messages[looked_at:]:
                     if wanted(message):
                         return message
+                if self._trouble is not None:
+                    raise AssertionError("the bus is not read any more") from self._trouble
                 looked_at = len(messages)
                 await self._news.wait()
 
@@ -82,7 +85,16 @@ class Bus:
         self._of.clear()
 
     async def read(self) -> None:
-        """Reads for ever."""
+        """Reads for ever. Where that fails, each case that waits hears of it."""
+        try:
+            await self._read()
+        except Exception as error:
+            async with self._news:
+                self._trouble = error
+                self._news.notify_all()
+            raise
+
+    async def _read(self) -> None:
         dead_letters = topics.DEAD_LETTERS.name
         ours = topics.assignments(self.cluster).name
         while True:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -21,6 +22,8 @@ from tests.support.fake_kubelet import now
 
 Object = dict[str, Any]
 MERGE: Final = "application/merge-patch+json"
+_AGAIN: Final = 0.1
+_UNAVAILABLE: Final = 503
 _GONE: Final = frozenset({404, 409, 410})
 _WAITING: Final = {
     "Not/An@Image": ("InvalidImageName", "couldn't parse image name"),
@@ -42,7 +45,9 @@ class Kubelets:
         self.pods: dict[str, Object] = {}  # by path, as last seen
         self.silent: set[str] = set()
         self.full: set[str] = set()
+        self.complaints: list[str] = []
         self._ends: dict[str, int] = {}  # by pod: with what it is to end
+        self._killed_at: dict[str, float] = {}  # by path: when the grace of a pod that does not listen is over
         self._ended_at_boot: set[str] = set()  # pods that a reboot has ended
         self._steps: dict[str, asyncio.Lock] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -95,10 +100,9 @@ class Kubelets:
         for path in [path for path in self.pods if path.endswith(f"/{pod}")]:
             self._take(path)
 
-    def make_room(self, node: str) -> None:
-        """A node on which nothing fitted has room again."""
-        self.full.discard(node)
-        self._look_again(node)
+    async def report(self, path: str, status: Object) -> None:
+        """The kubelet of a pod says something of it; what is not said stays."""
+        await self._status(path, status)
 
     async def call(self, verb: str, path: str, body: Any = None, *, content: str = "application/json") -> Any:
         """One call. Raises aiohttp.ClientResponseError."""
@@ -166,8 +170,12 @@ class Kubelets:
             try:
                 await self._step(path, pod)
             except aiohttp.ClientResponseError as error:
-                if error.status not in _GONE:  # it has changed meanwhile: the next event tells how
-                    raise
+                if error.status == _UNAVAILABLE:  # a fault of the case
+                    asyncio.get_running_loop().call_later(_AGAIN, self._take, path)
+                elif error.status not in _GONE:  # it has changed meanwhile: the next event tells how
+                    self.complaints.append(f"{path}: {error}")
+            except (KeyError, ValueError, TypeError) as error:
+                self.complaints.append(f"{path}: {error!r}")
 
     async def _step(self, path: str, pod: Object) -> None:
         """The next thing that happens to a pod."""
@@ -184,8 +192,8 @@ class Kubelets:
             return
         statuses = pod["status"].get("containerStatuses") or []
         if path in self._ended_at_boot:
-            self._ended_at_boot.discard(path)
             await self._end(path, pod, 137, "ContainerStatusUnknown" if statuses else "")
+            self._ended_at_boot.discard(path)
         elif not statuses or "waiting" in statuses[0]["state"]:
             await self._start(path, pod, deleting=deleting)
         else:
@@ -215,18 +223,39 @@ class Kubelets:
                 reason, message = _WAITING[main["image"]]
                 await self._containers(path, main, {"waiting": {"reason": reason, "message": message}}, identity="")
             return
+        self._check_alone(path, pod)
         self.starts[name] += 1
         running = {"running": {"startedAt": now()}}
         await self._containers(path, main, running, identity=f"played://{name}-{self.starts[name]}", ready=True)
 
     async def _go_on(self, path: str, pod: Object, *, deleting: bool) -> None:
         name, text = pod["metadata"]["name"], _text(pod["spec"]["containers"][0])
-        code = self._ends.pop(name, None)
-        code = _CODES.get(text) if code is None else code
+        code = self._ends.get(name, _CODES.get(text))
         if code is None and deleting:
-            code = 0 if text == _POLITE else 137 if text == _STUBBORN else 143
+            code = self._stopped(path, text, float(pod["metadata"].get("deletionGracePeriodSeconds") or 0))
         if code is not None:
-            await self._end(path, pod, code, "Completed" if code == 0 else "Error")
+            reason = "StartError" if text == programs.MISSING else "Completed" if code == 0 else "Error"
+            await self._end(path, pod, code, reason)
+            self._ends.pop(name, None)
+
+    def _stopped(self, path: str, text: str, grace: float) -> int | None:
+        """With what a program ends that is asked to stop; None: it has some of its grace left."""
+        if grace == 0:
+            return 137
+        if text != _STUBBORN:
+            return 0 if text == _POLITE else 143
+        left = self._killed_at.setdefault(path, time.monotonic() + grace) - time.monotonic()
+        if left <= 0:
+            return 137
+        asyncio.get_running_loop().call_later(left, self._take, path)
+        return None
+
+    def _check_alone(self, path: str, pod: Object) -> None:
+        """Complains where another incarnation of the replica still runs. Revisions of a service may overlap."""
+        mine = _place_of(pod)
+        for other, each in self.pods.items():
+            if other != path and each["status"].get("phase") == "Running" and _place_of(each) == mine:
+                self.complaints.append(f"{path} was started while {other} runs")
 
     async def _end(self, path: str, pod: Object, code: int, reason: str) -> None:
         """The pod's container has ended; reason: empty: it has never had one."""
@@ -287,6 +316,14 @@ def _path(pod: Object) -> str:
     return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
 
 
+def _place_of(pod: Object) -> tuple[str, ...]:
+    """What only one pod may be at a time."""
+    labels = pod["metadata"].get("labels") or {}
+    service = pod["metadata"].get("annotations", {}).get("muster.io/pattern") == "service"
+    generation = labels.get("muster.io/run", "").partition("-")[0] if service else ""
+    return (*(labels.get(f"muster.io/{key}", "") for key in ("workload", "role", "index")), generation)
+
+
 def _version(pod: Object) -> int:
     """Versions of one object are compared as numbers (KEP-5504)."""
     return int(pod["metadata"]["resourceVersion"])
@@ -334,7 +371,7 @@ _STUBBORN: Final = _played_as(programs.STUBBORN)
 _CODES: Final = {
     _played_as(programs.SUCCEEDS): 0,
     _played_as(programs.TELLS): 0,
-    _played_as(programs.MISSING): 127,
+    _played_as(programs.MISSING): 128,  # as containerd has it
     **{_played_as(programs.ends(code)): code for code in range(256)},
     **{_played_as(programs.dies(signal)): 128 + number for signal, number in programs.SIGNALS.items()},
 }

@@ -160,6 +160,11 @@ class Work:
             if isinstance(message, agent_pb2.ReplicaStatusChanged) and name in {"", message.status.name}
         ]
 
+    def is_in_turn(self, first: str, then: str) -> bool:
+        """Whether the first replica was told GONE before anything was told of the other one."""
+        told = [(message.status.name, message.status.state) for message in self.reports()]
+        return told.index((first, GONE)) < [name for name, _ in told].index(then)
+
     def states(self, name: str = "") -> list[str]:
         """The states told of a replica in order, without repetitions."""
         words = [fleet_pb2.ReplicaState.Name(m.status.state).removeprefix("REPLICA_STATE_") for m in self.reports(name)]

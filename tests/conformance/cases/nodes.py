@@ -7,7 +7,7 @@ from typing import Any, Final
 from muster.events.v1 import agent_pb2
 from muster.fleet.v1 import fleet_pb2
 from tests.conformance import programs
-from tests.conformance.platforms import Able
+from tests.conformance.platforms import Capability
 from tests.conformance.registry import case
 from tests.conformance.stage import GONE, LOST, READY, SUCCEEDED, Stage, run
 
@@ -63,7 +63,7 @@ async def a_closed_node_is_told_and_what_runs_there_goes_on(stage: Stage) -> Non
     await work.state(SUCCEEDED)
 
 
-@case(Able.FROZEN_NODES)
+@case(Capability.FROZEN_NODES)
 async def what_runs_on_a_silent_node_is_lost_and_comes_back(stage: Stage) -> None:
     node = stage.node()
     work = stage.work(programs.WAITS, runs=[run(node=node)])
@@ -73,14 +73,19 @@ async def what_runs_on_a_silent_node_is_lost_and_comes_back(stage: Stage) -> Non
     await work.state(LOST)
     await node_told(stage, node, NOT_READY)
     assert "GONE" not in work.states()
+    lost = next(message.order.sequence for message in work.reports() if message.status.state == LOST)
     await stage.platform.wake(node)
+    await stage.bus.first(
+        lambda m: isinstance(m, agent_pb2.ReplicaStatusChanged) and m.status.state == READY and m.order.sequence > lost,
+        workload=work.id,
+    )
     await work.finish(0)
     await work.state(SUCCEEDED)
     assert "GONE" not in work.states()[: work.states().index("SUCCEEDED")]
     assert await work.starts() == 1
 
 
-@case(Able.FROZEN_NODES)
+@case(Capability.FROZEN_NODES)
 async def nothing_is_started_on_a_silent_node(stage: Stage) -> None:
     node = stage.node()
     await stage.platform.silence(node)
@@ -92,8 +97,8 @@ async def nothing_is_started_on_a_silent_node(stage: Stage) -> None:
     assert work.reports() == []
 
 
-@case(Able.FROZEN_NODES)
-async def a_silent_node_is_no_matter_of_the_others(stage: Stage) -> None:
+@case(Capability.FROZEN_NODES)
+async def a_silent_node_spares_the_others(stage: Stage) -> None:
     node = stage.node()
     await stage.platform.silence(node)
     await node_told(stage, node, NOT_READY)
@@ -102,7 +107,7 @@ async def a_silent_node_is_no_matter_of_the_others(stage: Stage) -> None:
     await work.state(SUCCEEDED)
 
 
-@case(Able.FROZEN_NODES)
+@case(Capability.FROZEN_NODES)
 async def a_release_on_a_silent_node_waits_for_its_return(stage: Stage) -> None:
     node = stage.node()
     work = stage.work(programs.WAITS, runs=[run(node=node)])
@@ -114,13 +119,13 @@ async def a_release_on_a_silent_node_waits_for_its_return(stage: Stage) -> None:
     probe = stage.work(programs.SUCCEEDS)
     await probe.assign()
     await probe.state(GONE)
-    assert "GONE" not in work.states(), "nobody can say whether it runs"
+    assert "GONE" not in work.states(), "it is not known whether it runs"
     await stage.platform.wake(node)
     await work.state(GONE)
     await work.nothing_left()
 
 
-@case(Able.REBOOTS)
+@case(Capability.REBOOTS)
 async def what_ran_on_a_node_that_starts_again_is_gone(stage: Stage) -> None:
     node = stage.node()
     work = stage.work(programs.WAITS, runs=[run(node=node)])
@@ -136,7 +141,7 @@ async def what_ran_on_a_node_that_starts_again_is_gone(stage: Stage) -> None:
     assert await work.starts(work.name(attempt=1)) == 1
 
 
-@case(Able.REBOOTS)
+@case(Capability.REBOOTS)
 async def a_node_out_of_service_is_the_end_of_what_ran_there(stage: Stage) -> None:
     node = stage.node()
     work = stage.work(programs.WAITS, runs=[run(node=node)])
@@ -150,7 +155,7 @@ async def a_node_out_of_service_is_the_end_of_what_ran_there(stage: Stage) -> No
     await node_told(stage, node, fleet_pb2.NODE_STATE_OUT_OF_SERVICE)
 
 
-@case(Able.REBOOTS)
+@case(Capability.REBOOTS)
 async def nothing_is_started_on_a_node_out_of_service(stage: Stage) -> None:
     node = stage.node()
     await stage.platform.retire(node)
@@ -160,8 +165,8 @@ async def nothing_is_started_on_a_node_out_of_service(stage: Stage) -> None:
     assert (await work.refused("NodeNotReady")).node == node
 
 
-@case(Able.FROZEN_NODES)
-async def a_gang_of_which_one_node_is_silent_is_lost_there_alone(stage: Stage) -> None:
+@case(Capability.FROZEN_NODES)
+async def trials_are_lost_on_the_silent_node_alone(stage: Stage) -> None:
     node = stage.node()
     work = stage.work(programs.WAITS, completions=2, parallelism=2, runs=[run(), run(first=1, node=node)])
     await work.assign()

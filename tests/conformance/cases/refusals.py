@@ -9,7 +9,7 @@ from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from tests.conformance import programs
 from tests.conformance.registry import case
-from tests.conformance.stage import READY, Stage, gang, run
+from tests.conformance.stage import GONE, READY, Stage, gang, run
 
 WORKLOAD: Final = agent_pb2.REFUSAL_SCOPE_WORKLOAD
 
@@ -49,17 +49,6 @@ async def a_probe_of_something_else_is_refused(stage: Stage, what: str, port: in
 
 
 @case()
-async def a_refusal_is_told_once_and_not_again_and_again(stage: Stage) -> None:
-    work = stage.work(programs.WAITS)
-    await work.assign(runs=[run(node="none")])
-    told = await work.refused("UnknownNode")
-    # Meanwhile the agent has tried it several times.
-    await stage.bus.first(lambda m: isinstance(m, agent_pb2.Heartbeat) and m.order.sequence > told.order.sequence)
-    refusals = [message for message in stage.bus.of(work.id) if isinstance(message, agent_pb2.AssignmentRefused)]
-    assert len(refusals) == 1
-
-
-@case()
 async def a_gang_of_which_one_place_is_refused_names_it(stage: Stage) -> None:
     work = stage.work(programs.WAITS, **gang(workload_pb2.FRAMEWORK_TF, 2))
     await work.assign(runs=[run(), run(first=1, node="none")])
@@ -89,7 +78,7 @@ async def a_release_of_what_was_refused_is_answered(stage: Stage) -> None:
     await work.release()
     await work.nothing_left()
     told = await stage.bus.first(lambda m: isinstance(m, agent_pb2.ReplicaStatusChanged), workload=work.id)
-    assert told.status.gone_evidence or not told.status.name
+    assert told.status.state == GONE
 
 
 @case()

@@ -9,11 +9,12 @@ from typing import Final
 from muster.events.v1 import agent_pb2
 from muster.fleet.v1 import fleet_pb2
 from tests.conformance import programs
-from tests.conformance.platforms import Able
+from tests.conformance.platforms import Capability
 from tests.conformance.registry import case
 from tests.conformance.stage import FAILED, GONE, READY, SUCCEEDED, Stage, Work, run
 
 HELD: Final = agent_pb2.AssignmentsHeld
+_MET: Final = 4
 
 
 async def again(stage: Stage) -> None:
@@ -84,8 +85,7 @@ async def a_later_attempt_while_no_agent_runs_waits_for_the_end_of_the_earlier(s
     stage.bus.forget()
     await stage.up()
     await work.state(READY, attempt=1)
-    told = [(message.attempt, message.status.state) for message in work.reports()]
-    assert told.index((0, GONE)) < told.index((1, READY))
+    assert work.is_in_turn(work.name(), work.name(attempt=1))
 
 
 @case(alone=True)
@@ -104,11 +104,10 @@ async def what_it_holds_is_told_when_it_starts(stage: Stage) -> None:
 async def its_starts_are_counted_and_its_reports_ordered(stage: Stage) -> None:
     first = await stage.bus.first(lambda m: isinstance(m, agent_pb2.Heartbeat))
     await again(stage)
-    second = await stage.bus.first(lambda m: isinstance(m, agent_pb2.Heartbeat))
-    assert second.order.start > first.order.start
+    second = await stage.bus.first(lambda m: isinstance(m, agent_pb2.Heartbeat) and m.order.start > first.order.start)
     assert second.order.instance == first.order.instance
-    numbers = [message.order.sequence for message in stage.bus.seen if hasattr(message, "order")]
-    assert numbers == sorted(numbers)
+    places = [(m.order.start, m.order.sequence) for m in stage.bus.seen if hasattr(m, "order")]
+    assert places == sorted(places)
 
 
 @case(alone=True)
@@ -154,7 +153,7 @@ async def what_had_failed_is_not_started_by_the_next(stage: Stage) -> None:
 
 
 @case(alone=True)
-async def a_gang_goes_on_over_the_end_of_the_agent(stage: Stage) -> None:
+async def trials_go_on_over_the_end_of_the_agent(stage: Stage) -> None:
     work = stage.work(programs.WAITS, completions=4, parallelism=4)
     await work.assign(runs=[run(count=2), run(count=2, first=2, node="n-1")])
     names = [work.name(index=index) for index in range(4)]
@@ -167,9 +166,12 @@ async def a_gang_goes_on_over_the_end_of_the_agent(stage: Stage) -> None:
         assert await work.starts(name) == 1
 
 
-@case(given=range(8), alone=True)
+@case(given=range(4), alone=True, by_chance=True)
 async def killed_at_some_moment_it_neither_doubles_nor_loses(stage: Stage, seed: int) -> None:
-    """The moments are drawn by the seed: while replicas are made, while they end, while they are taken away."""
+    """The moments are drawn by the seed: while replicas are made, while they end, while they are taken away.
+
+    A replica whose start a kill has met may end as a fault of the infrastructure; the scheduler then starts it again.
+    """
     drawn = random.Random(seed)
     lasting = [stage.work(programs.WAITS) for _ in range(4)]
     short = [stage.work(programs.ends(number)) for number in range(4)]
@@ -179,22 +181,24 @@ async def killed_at_some_moment_it_neither_doubles_nor_loses(stage: Stage, seed:
         await stage.kill()
         await stage.up()
     await writing
+    attempts = {
+        work.id: await told_or_made_again(work, GONE if work in short else READY) for work in (*short, *lasting)
+    }
+    assert sum(attempts.values()) <= _MET, "more starts than the kills can have met"
     for number, work in enumerate(short):
-        attempt = await told_or_made_again(work, GONE)
-        assert (await work.state(GONE, attempt=attempt)).exit_code == number, work.told()
-        await work.release(attempt=attempt)
-    for work in lasting:
-        attempt = await told_or_made_again(work, READY)
-        await work.release(attempt=attempt)
-        await work.state(GONE, attempt=attempt)
+        assert (await work.state(GONE, attempt=attempts[work.id])).exit_code == number, work.told()
+    for work in lasting:  # what runs survives every kill
+        await work.finish(0, work.name(attempt=attempts[work.id]))
+        await work.state(SUCCEEDED, attempt=attempts[work.id])
     for work in (*short, *lasting):
+        await work.release(attempt=attempts[work.id])
         await work.nothing_left()
         for attempt in range(2):
             assert await work.starts(work.name(attempt=attempt)) <= 1
 
 
 async def told_or_made_again(work: Work, state: int) -> int:
-    """The attempt that reaches the state: the second one where the agent was killed in the middle of its start."""
+    """The attempt that reaches the state: the second one where a kill has met the start of the first."""
     found = await work.told_of({state, GONE})
     if found.failure != fleet_pb2.FAILURE_CLASS_INFRASTRUCTURE:
         return 0
@@ -227,7 +231,7 @@ async def an_agent_that_holds_starts_nothing_and_tells_what_it_has(stage: Stage)
     assert await work.starts() == 0
 
 
-@case(Able.REBOOTS, alone=True)
+@case(Capability.REBOOTS, alone=True)
 async def a_node_that_starts_again_while_no_agent_runs_is_noticed(stage: Stage) -> None:
     node = stage.node()
     work = stage.work(programs.WAITS, runs=[run(node=node)])
@@ -239,4 +243,5 @@ async def a_node_that_starts_again_while_no_agent_runs_is_noticed(stage: Stage) 
     stage.bus.forget()
     await stage.up()
     gone = await work.state(GONE)
-    assert gone.gone_evidence in {"boot-id-changed", stage.platform.gone}
+    assert gone.failure == fleet_pb2.FAILURE_CLASS_INFRASTRUCTURE
+    assert gone.gone_evidence in {"boot-id-changed", stage.platform.gone}  # the kubelet may be faster than the node

@@ -5,12 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from muster.fleet.v1 import fleet_pb2
 
+NODES: Final = 40
+"""Nodes of a stage: n-0 and n-1 are shared by its cases, each of the others is one case's."""
 
-class Able(StrEnum):
+
+class Capability(StrEnum):
     """What a platform can play; a case names what it needs."""
 
     CONTAINERS = "images, namespaces and objects of an API server"
@@ -28,7 +31,7 @@ class Platform(ABC):
     """One back end's world. gone: the evidence by which a replica that has ended is GONE."""
 
     name: ClassVar[str]
-    able: ClassVar[frozenset[Able]]
+    capabilities: ClassVar[frozenset[Capability]]
     gone: ClassVar[str]
 
     @abstractmethod
@@ -52,8 +55,17 @@ class Platform(ABC):
         """The environment of a replica that runs TELLS."""
 
     @abstractmethod
+    async def devices(self, workload: str, replica: str) -> int:
+        """How many devices a replica that runs TELLS was given."""
+
+    @abstractmethod
     async def left(self, workload: str) -> Sequence[str]:
         """What is there of a workload beside its data."""
+
+    @property
+    def complaints(self) -> Sequence[str]:
+        """What the platform itself saw and must not be, such as two incarnations of a replica at the same time."""
+        return ()
 
     @abstractmethod
     async def silence(self, node: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import uuid
 from collections.abc import Mapping, Sequence
@@ -10,13 +11,13 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from muster.fleet.v1 import fleet_pb2
+from muster_cluster_agent.adapters.local import procfs
 from muster_cluster_agent.adapters.local.nodes import Switch
-from muster_cluster_agent.adapters.local.state import replace_file
+from muster_cluster_agent.adapters.local.state import instance_of, replace_file
 from muster_cluster_agent.adapters.local.workdirs import digest_of
-from tests.conformance.platforms import Able, Platform
+from tests.conformance.platforms import NODES, Capability, Platform
 from tests.support.waiting import until
 
-NODES: Final = 24
 _CARDS: Final = 8
 
 
@@ -24,8 +25,15 @@ class Local(Platform):
     """An agent's own machine. root: the agent's folder; its state lies beside it."""
 
     name = "local"
-    able: ClassVar = frozenset(
-        {Able.CARDS, Able.FROZEN_NODES, Able.REBOOTS, Able.SHARED_FOLDER, Able.SIGNALS, Able.OUTPUT}
+    capabilities: ClassVar = frozenset(
+        {
+            Capability.CARDS,
+            Capability.FROZEN_NODES,
+            Capability.REBOOTS,
+            Capability.SHARED_FOLDER,
+            Capability.SIGNALS,
+            Capability.OUTPUT,
+        }
     )
     gone = "no-process"
 
@@ -49,7 +57,7 @@ class Local(Platform):
         def writable() -> bool:
             try:
                 descriptor = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-            except OSError:  # not there yet, or nobody reads yet
+            except OSError:  # not there yet, or not read yet
                 return False
             os.write(descriptor, f"{code}\n".encode())
             os.close(descriptor)
@@ -72,11 +80,16 @@ class Local(Platform):
         words = file.read_text().split("\0")
         return dict(word.split("=", 1) for word in words if word)
 
+    async def devices(self, workload: str, replica: str) -> int:
+        """As its environment says."""
+        return len(json.loads((await self.environment(workload, replica))["MUSTER_DEVICES"]))
+
     async def left(self, workload: str) -> Sequence[str]:
-        """Folders of its replicas."""
+        """Folders of its replicas, and their processes."""
         names = await asyncio.to_thread(os.listdir, self._state / "replicas")
+        living = await asyncio.to_thread(procfs.marked, instance_of(self._state))
         digest = digest_of(workload)
-        return [name for name in names if digest in name]
+        return [name for name in names if digest in name] + [f"process of {name}" for name in living if digest in name]
 
     async def silence(self, node: str) -> None:
         """Freezes it."""

@@ -10,11 +10,10 @@ import yaml
 
 from muster.fleet.v1 import fleet_pb2
 from tests.conformance.kubelets import MERGE, Kubelets, Object, environment_of
-from tests.conformance.platforms import Able, Platform
+from tests.conformance.platforms import Capability, Platform
 from tests.support.fake_api_server import FakeApiServer
 from tests.support.waiting import until
 
-NODES: Final = 24
 _CLAIM_IN_USE: Final = "kubernetes.io/pvc-protection"
 _KINDS: Final = (
     "/api/v1/pods",
@@ -31,7 +30,7 @@ _KINDS: Final = (
 class Played(Platform):
     """One agent's part of a cluster: namespaces and nodes of its own. root: a folder of its own."""
 
-    able: ClassVar = frozenset({Able.CONTAINERS, Able.FROZEN_NODES, Able.REBOOTS})
+    capabilities: ClassVar = frozenset({Capability.CONTAINERS, Capability.FROZEN_NODES, Capability.REBOOTS})
     gone = "containers-terminated"
 
     def __init__(self, kubelets: Kubelets, root: Path, url: str, token: str, number: int) -> None:
@@ -84,13 +83,23 @@ class Played(Platform):
         """That of its pod."""
         return environment_of(await self.pod(replica))
 
+    async def devices(self, workload: str, replica: str) -> int:
+        """What its pod asks its node for."""
+        limits = (await self.pod(replica))["spec"]["containers"][0].get("resources", {}).get("limits", {})
+        return int(limits.get("nvidia.com/gpu", 0))
+
+    @property
+    def complaints(self) -> Sequence[str]:
+        """Of its kubelets."""
+        return self.kubelets.complaints
+
     async def left(self, workload: str) -> Sequence[str]:
         """Objects with its label, of every kind."""
         found = []
         for kind in _KINDS:
             listed = await self.kubelets.call("GET", f"{kind}?labelSelector=muster.io/workload={workload}")
             left = [item["metadata"] for item in listed["items"]]
-            # The controller that lets go of claims that nobody uses is not played.
+            # The controller that releases unused claims is not played.
             left = [one for one in left if one.get("finalizers") != [_CLAIM_IN_USE] or "deletionTimestamp" not in one]
             found += [f"{kind.rpartition('/')[2]}/{one['name']}" for one in left]
         return found
@@ -136,7 +145,7 @@ class Fake(Played):
     """The fake API server, which can also deny, change and fail."""
 
     name = "fake"
-    able: ClassVar = Played.able | {Able.ADMISSION, Able.API_FAULTS}
+    capabilities: ClassVar = Played.capabilities | {Capability.ADMISSION, Capability.API_FAULTS}
 
     def __init__(
         self, kubelets: Kubelets, root: Path, url: str, token: str, number: int, server: FakeApiServer
