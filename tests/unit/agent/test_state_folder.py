@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -108,3 +109,15 @@ def test_threads_that_remove_replicas_together_lose_none_of_the_last_names(
             lately = {f"r-{number}" for number in range(max(0, first - 8), first + 8)}
             assert lately <= set(known)
             assert lately <= set(state.removed)
+
+
+def test_a_lock_that_a_dying_agents_child_still_holds_is_waited_for(tmp_path: Path) -> None:
+    first = StateFolder(tmp_path / "state")
+    child = os.dup(first._lock)  # as a fork has it until it becomes its program
+    first.close()
+    with ThreadPoolExecutor() as pool:
+        second = pool.submit(StateFolder, tmp_path / "state")
+        with pytest.raises(TimeoutError):
+            second.result(timeout=0.2)
+        os.close(child)
+        second.result().close()

@@ -33,6 +33,8 @@ from typing import Any, Final
 
 from muster_cluster_agent.errors import StateFolderError
 
+_LOCK_SECONDS: Final = 2.0
+_LOCK_AGAIN: Final = 0.05
 _KEPT: Final = ("name", "workload_id", "generation", "attempt", "devices")
 """What of a spec outlives its replica. Words and environment must not: credentials stand there in clear text."""
 REMEMBERED: Final = 10_000  # names of removed replicas that are kept; an older name cannot be told from a new one
@@ -192,13 +194,21 @@ def instance_of(root: Path) -> str:
 
 
 def _lock_or_fail(lock: int, root: Path) -> None:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(lock)
-        raise StateFolderError(
-            f"{root} is in use by another agent; one agent a state folder (MUSTER_STATE_DIR)"
-        ) from error
+    """Takes the lock. Raises StateFolderError where another agent has it."""
+    deadline = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            # A child that an agent forked in the moment of its death holds the lock until it has become its program.
+            if time.monotonic() < deadline:
+                time.sleep(_LOCK_AGAIN)
+                continue
+            os.close(lock)
+            raise StateFolderError(
+                f"{root} is in use by another agent; one agent a state folder (MUSTER_STATE_DIR)"
+            ) from error
+        return
 
 
 def replace_file(path: Path, content: bytes | Iterable[bytes]) -> None:
