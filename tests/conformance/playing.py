@@ -114,7 +114,7 @@ class Stages:
 
 
 async def play(backend: str, kafka: str, chosen: Mapping[str, Case]) -> dict[str, Outcome]:
-    """The outcome of each case, by its name. One that fails is played once more, unless chance is what it tries."""
+    """The outcome of each case, by its name. One that fails is played once more."""
     outcomes: dict[str, Outcome] = {}
 
     async def one(each: Case, limit: asyncio.Semaphore, go: Callable[[Case], Awaitable[None]]) -> None:
@@ -141,9 +141,8 @@ async def play(backend: str, kafka: str, chosen: Mapping[str, Case]) -> dict[str
                     *(one(each, alone, on_its_own) for each in playable.values() if each.alone),
                 )
             for name, first in [(name, each) for name, each in outcomes.items() if each.problem]:
-                if not playable[name].by_chance:
-                    second = await _timed(playable[name], on_its_own)
-                    outcomes[name] = replace(first, again=second.problem or HELD)
+                second = await _timed(playable[name], on_its_own)
+                outcomes[name] = replace(first, again=second.problem or HELD)
     return outcomes
 
 

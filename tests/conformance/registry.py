@@ -18,17 +18,13 @@ Body = Callable[..., Awaitable[None]]
 
 @dataclass(frozen=True)
 class Case:
-    """One case. alone: it ends its agent or changes its epoch, and so has an agent of its own.
-
-    by_chance: its moments are drawn, so that one failure is the finding.
-    """
+    """One case. alone: it ends its agent or changes its epoch, and so has an agent of its own."""
 
     name: str
     body: Body
     given: tuple[Any, ...]
     needs: frozenset[Capability]
     alone: bool
-    by_chance: bool = False
 
     async def play(self, stage: Stage) -> None:
         """Raises AssertionError or TimeoutError where it does not hold."""
@@ -38,9 +34,7 @@ class Case:
 CASES: Final[dict[str, Case]] = {}
 
 
-def case(
-    *needs: Capability, given: Iterable[Any] = (), alone: bool = False, by_chance: bool = False
-) -> Callable[[Body], Body]:
+def case(*needs: Capability, given: Iterable[Any] = (), alone: bool = False) -> Callable[[Body], Body]:
     """Registers a case; given: what it is played with, once for each. A tuple is several arguments."""
 
     def register(body: Body) -> Body:
@@ -50,7 +44,7 @@ def case(
             name = f"{body.__name__}[{word}]" if word else body.__name__
             if name in CASES:
                 raise ValueError(f"there are two cases {name}")
-            CASES[name] = Case(name, body, value, frozenset(needs), alone, by_chance)
+            CASES[name] = Case(name, body, value, frozenset(needs), alone)
         return body
 
     return register

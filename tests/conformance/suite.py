@@ -47,7 +47,7 @@ def judge(outcome: Outcome) -> None:
 
 
 def lacks(backend: str, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
-    """Where what was skipped differs from the committed list; empty: nowhere."""
+    """Where what was skipped differs from the committed list, among the cases that were chosen; empty: nowhere."""
     found = {name: list(each.missing) for name, each in outcomes.items() if each.missing}
-    listed = skipped(backend)
+    listed = {name: why for name, why in skipped(backend).items() if name in outcomes or name not in load()}
     return {name: found.get(name) for name in {*found, *listed} if found.get(name) != listed.get(name)}
