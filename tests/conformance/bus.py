@@ -7,59 +7,26 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from google.protobuf.message import Message
 
-from muster.fleet.v1 import fleet_pb2
-from muster_chassis import kafka, topics
-from muster_chassis.broker import Broker
-from muster_chassis.topic_admin import create_topics
-from muster_kernel.reasons import ChangeReason
-from tests.support.agents import REPORTED
-from tests.support.identities import signed
+from muster_chassis import topics
+from tests.support.agents import REPORTED, Scheduler, connected
 
-SUSPENDED: Final = ChangeReason.SUSPENDED.value
 PATIENCE: Final = 60.0  # seconds; a case that waits longer has failed
 
 
 @dataclass
-class Bus:
+class Bus(Scheduler):
     """The topics of one cluster. seen: everything that was reported, in order."""
 
-    cluster: str
-    producer: AIOKafkaProducer
-    consumer: AIOKafkaConsumer
-    epoch: int = 1
-    seen: list[Message] = field(default_factory=list)
     _of: dict[str, list[Message]] = field(default_factory=lambda: defaultdict(list))
     _news: asyncio.Condition = field(default_factory=asyncio.Condition)
     _trouble: Exception | None = None
-
-    async def assign(self, assignment: fleet_pb2.Assignment) -> None:
-        """Writes the desired state of a workload."""
-        assignment.epoch = assignment.epoch or self.epoch
-        await self.write(assignment.workload_id, assignment.SerializeToString())
-
-    async def release(
-        self, workload: str, *, generation: int = 1, attempt: int = 0, grace: float = 1, reason: str = SUSPENDED
-    ) -> None:
-        """Writes a tombstone."""
-        said = {"generation": generation, "attempt": attempt, "epoch": self.epoch, "grace": grace, "reason": reason}
-        await self.write(workload, None, [(name, str(value).encode()) for name, value in said.items()])
-
-    async def write(
-        self, key: str, value: bytes | None, headers: Sequence[tuple[str, bytes]] = (), *, signed_as: str | None = ""
-    ) -> None:
-        """Any record on the assignments topic. signed_as: for another key than its own; None: it is not signed."""
-        topic = topics.assignments(self.cluster).name
-        written = list(({"ce_source": b"scheduler"} | dict(headers)).items())
-        whole = written if signed_as is None else signed(topic, signed_as or key, value, written)
-        await self.producer.send_and_wait(topic, value, key=key.encode(), headers=whole)
 
     async def first(self, wanted: Callable[[Any], object], *, workload: str = "", within: float = PATIENCE) -> Any:
         """The first message that is wanted, of one workload or of all. Raises TimeoutError."""
@@ -81,7 +48,7 @@ class Bus:
 
     def forget(self) -> None:
         """Only what comes from now on counts."""
-        self.seen.clear()
+        super().forget()
         self._of.clear()
 
     async def read(self) -> None:
@@ -95,14 +62,14 @@ class Bus:
             raise
 
     async def _read(self) -> None:
-        dead_letters = topics.DEAD_LETTERS.name
-        ours = topics.assignments(self.cluster).name
+        reports, ours = topics.reports(self.cluster).name, topics.assignments(self.cluster).name
         while True:
             batches = await self.consumer.getmany(timeout_ms=1000)
             found = []
             for record in (record for batch in batches.values() for record in batch):
                 message = REPORTED[dict(record.headers)["ce_type"].decode()].FromString(record.value or b"")
-                if record.topic != dead_letters or getattr(message, "topic", "") == ours:
+                # Samples and dead letters of all clusters are on one topic each.
+                if record.topic == reports or getattr(message, "topic", "") == ours:
                     found.append(message)
             if not found:
                 continue
@@ -116,22 +83,12 @@ class Bus:
 @asynccontextmanager
 async def bus(bootstrap: str, cluster: str) -> AsyncIterator[Bus]:
     """The topics of a cluster, made and read until the block ends."""
-    wanted = [topics.assignments(cluster), topics.reports(cluster), topics.SAMPLES, topics.DEAD_LETTERS]
-    await create_topics(Broker(bootstrap), wanted, client="test")
-    producer = kafka.producer(Broker(bootstrap), client="test")
-    consumer = kafka.consumer(Broker(bootstrap), client="test")
-    await producer.start()
-    await consumer.start()
-    read = [TopicPartition(topic.name, p) for topic in (wanted[1], wanted[3]) for p in range(topic.partitions)]
-    consumer.assign(read)
-    await consumer.seek_to_beginning(*read)
-    made = Bus(cluster, producer, consumer)
-    reading = asyncio.create_task(made.read())
-    try:
-        yield made
-    finally:
-        reading.cancel()
-        with suppress(asyncio.CancelledError):
-            await reading
-        await consumer.stop()
-        await producer.stop()
+    async with connected(bootstrap, cluster) as (producer, consumer):
+        made = Bus(producer, consumer, cluster)
+        reading = asyncio.create_task(made.read())
+        try:
+            yield made
+        finally:
+            reading.cancel()
+            with suppress(asyncio.CancelledError):
+                await reading

@@ -18,7 +18,7 @@ from typing import Any, Final
 import aiohttp
 
 from tests.conformance import programs
-from tests.support.fake_kubelet import now
+from tests.support.fake_kubelet import node_info, now, pinned_to, unschedulable, words_of
 
 Object = dict[str, Any]
 MERGE: Final = "application/merge-patch+json"
@@ -60,9 +60,7 @@ class Kubelets:
             "POST", "/api/v1/nodes", {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}}
         )
         amounts = {"cpu": "64", "memory": "64Gi", "pods": "250", "nvidia.com/gpu": str(gpus)}
-        words = ("machineID", "systemUUID", "kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion")
-        info = dict.fromkeys((*words, "kubeProxyVersion", "operatingSystem", "architecture"), "x")
-        status = {"allocatable": amounts, "capacity": amounts, "nodeInfo": {**info, "bootID": f"{name}-boot-1"}}
+        status = {"allocatable": amounts, "capacity": amounts, "nodeInfo": node_info(f"{name}-boot-1")}
         await self.set_node(name, {"status": {**status, "conditions": [_ready(yes=True)]}})
 
     async def set_node(self, name: str, change: Object) -> None:
@@ -202,7 +200,7 @@ class Kubelets:
     async def _bind(self, path: str, pod: Object, node: str) -> None:
         if node in self.full:
             if not pod["status"].get("conditions"):
-                await self._status(path, {"conditions": [_unschedulable()]})
+                await self._status(path, {"conditions": [unschedulable()]})
             return
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         name = pod["metadata"]["name"]
@@ -229,7 +227,7 @@ class Kubelets:
         await self._containers(path, main, running, identity=f"played://{name}-{self.starts[name]}", ready=True)
 
     async def _go_on(self, path: str, pod: Object, *, deleting: bool) -> None:
-        name, text = pod["metadata"]["name"], _text(pod["spec"]["containers"][0])
+        name, text = pod["metadata"]["name"], words_of(pod["spec"]["containers"][0])
         code = self._ends.get(name, _CODES.get(text))
         if code is None and deleting:
             code = self._stopped(path, text, float(pod["metadata"].get("deletionGracePeriodSeconds") or 0))
@@ -335,8 +333,7 @@ def _node_of(pod: Object) -> str:
     if spec.get("nodeName"):
         return str(spec["nodeName"])
     try:
-        terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-        return str(terms[0]["matchFields"][0]["values"][0])
+        return pinned_to(spec)
     except KeyError:
         return ""
 
@@ -344,21 +341,6 @@ def _node_of(pod: Object) -> str:
 def _ready(*, yes: bool) -> Object:
     status = "True" if yes else "Unknown"
     return {"type": "Ready", "status": status, "lastTransitionTime": now(), "lastHeartbeatTime": now()}
-
-
-def _unschedulable() -> Object:
-    """As the scheduler says it of a pod that fits nowhere, for longer than an agent waits."""
-    return {
-        "type": "PodScheduled",
-        "status": "False",
-        "reason": "Unschedulable",
-        "message": "0/2 nodes are available: 2 Insufficient nvidia.com/gpu.",
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
-    }
-
-
-def _text(container: Object) -> str:
-    return shlex.join([*container.get("command", ()), *container.get("args", ())])
 
 
 def _played_as(command: str) -> str:

@@ -27,22 +27,19 @@ from tests.support.kubernetes import TOKEN, cluster
 AT_ONCE: Final = 24
 ALONE_AT_ONCE: Final = 10  # the next agent of a killed one waits for its Lease most of the time
 CASE_SECONDS: Final = 150.0
-HELD: Final = "held"
-"""What a case says of its second try where it held."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a case went. missing: the capabilities for which it was skipped; problem: why it failed.
+    """How a case went. missing: the capabilities for which it was skipped. seconds: of its first try.
 
-    again: why it failed when it was played once more, or HELD; empty: it was not played again.
+    problems: why each try failed, in their order; an empty text: it held.
     """
 
     case: str
     seconds: float = 0.0
     missing: tuple[str, ...] = ()
-    problem: str = ""
-    again: str = ""
+    problems: tuple[str, ...] = ()
 
 
 class Stages:
@@ -140,21 +137,21 @@ async def play(backend: str, kafka: str, chosen: Mapping[str, Case]) -> dict[str
                     *(one(each, quiet, lambda it: it.play(shared)) for each in playable.values() if not each.alone),
                     *(one(each, alone, on_its_own) for each in playable.values() if each.alone),
                 )
-            for name, first in [(name, each) for name, each in outcomes.items() if each.problem]:
-                second = await _timed(playable[name], on_its_own)
-                outcomes[name] = replace(first, again=second.problem or HELD)
+            for name, first in outcomes.items():
+                if any(first.problems):
+                    second = await _timed(playable[name], on_its_own)
+                    outcomes[name] = replace(first, problems=(*first.problems, *second.problems))
     return outcomes
 
 
 async def _timed(each: Case, go: Callable[[Case], Awaitable[None]]) -> Outcome:
-    began = time.monotonic()
-    outcome = Outcome(each.name)
+    began, problem = time.monotonic(), ""
     try:
         async with asyncio.timeout(CASE_SECONDS):
             await go(each)
     except Exception:  # noqa: BLE001  whatever goes wrong in a case is its own outcome
-        outcome = replace(outcome, problem=traceback.format_exc(limit=-6))
-    return replace(outcome, seconds=round(time.monotonic() - began, 2))
+        problem = traceback.format_exc(limit=-6)
+    return Outcome(each.name, round(time.monotonic() - began, 2), problems=(problem,))
 
 
 async def _add_nodes(kubelets: Kubelets) -> None:

@@ -50,15 +50,29 @@ class Stage:
         """A workload of its own; see Work.assignment for the fields."""
         return Work(self, workload_id(next(_NUMBERS)), command, fields)
 
+    async def running(self, node: str = "n-0") -> Work:
+        """A workload of its own that runs WAITS on a node and is READY."""
+        work = self.work(programs.WAITS, runs=[run(node=node)])
+        await work.assign()
+        await work.state(READY)
+        return work
+
+    async def passed(self) -> None:
+        """Waits until the agent has done a workload that was written after all else."""
+        probe = self.work(programs.ends(0))
+        await probe.assign()
+        await probe.state(GONE)
+        await probe.release()
+
     def node(self) -> str:
         """A node that no other case uses."""
         return self.spare.pop()
 
-    async def up(self) -> Any:
+    async def up(self) -> None:
         """Starts the agent and waits for its inventory."""
         self.rounds += 1
         await asyncio.to_thread(self.agent.start)
-        return await self.bus.first(
+        await self.bus.first(
             lambda m: isinstance(m, agent_pb2.InventoryReported) and m.inventory.full and m.order.start >= self.rounds
         )
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.conformance.playing import HELD, Outcome, play
+from tests.conformance.playing import Outcome, play
 from tests.conformance.registry import load
 
 SKIPPED: Final = Path(__file__).with_name("skipped.json")
@@ -26,7 +26,7 @@ def skipped(backend: str) -> Mapping[str, list[str]]:
     return found
 
 
-def played(backend: str, kafka: str, request: pytest.FixtureRequest) -> dict[str, Outcome]:
+def outcomes_of(backend: str, kafka: str, request: pytest.FixtureRequest) -> dict[str, Outcome]:
     """Plays the cases of a back end that were asked for in the module of the fixture; all, where its list is judged."""
     asked = {item.name for item in request.session.items if item.path == request.path}
     chosen = {name: each for name, each in load().items() if f"test_case[{name}]" in asked}
@@ -37,12 +37,12 @@ def played(backend: str, kafka: str, request: pytest.FixtureRequest) -> dict[str
 
 
 def judge(outcome: Outcome) -> None:
-    """Fails or skips the test of a case. Asked again, as for a test that pytest runs again, its second try counts."""
+    """Fails or skips the test of a case. Asked again, as for a test that pytest runs again, its next try counts."""
     if outcome.missing:
         pytest.skip(f"needs {'; '.join(outcome.missing)}")
+    problem = outcome.problems[min(_ASKED[outcome.case], len(outcome.problems) - 1)]
     _ASKED[outcome.case] += 1
-    problem = outcome.problem if _ASKED[outcome.case] == 1 or not outcome.again else outcome.again
-    if problem and problem != HELD:
+    if problem:
         pytest.fail(f"after {outcome.seconds} s:\n{problem}", pytrace=False)
 
 

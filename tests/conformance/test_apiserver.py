@@ -9,20 +9,15 @@ import pytest
 
 from tests.conformance.playing import Outcome
 from tests.conformance.registry import load
-from tests.conformance.suite import judge, lacks, played
+from tests.conformance.suite import judge, lacks
 from tests.support.kubernetes import MISSING, built
 
 BACKEND: Final = "apiserver"
 WHOLE: Final = os.environ.get("MUSTER_CONFORMANCE") == "whole"
 pytestmark = pytest.mark.skipif(not built() and not WHOLE, reason=MISSING)
-CHOSEN: Final = {name: each for name, each in load().items() if WHOLE or each.body.__module__.endswith(".objects")}
-
-
-@pytest.fixture(scope="module")
-def outcomes(kafka_bootstrap: str, request: pytest.FixtureRequest) -> dict[str, Outcome]:
-    if not built():
-        pytest.fail(MISSING)
-    return played(BACKEND, kafka_bootstrap, request)
+CHOSEN: Final = {
+    name: each for name, each in load().items() if WHOLE or each.body.__module__.endswith((".objects", ".ends"))
+}
 
 
 @pytest.mark.parametrize("name", CHOSEN)

@@ -6,14 +6,9 @@ import pytest
 
 from tests.conformance.playing import Outcome
 from tests.conformance.registry import load
-from tests.conformance.suite import judge, lacks, played
+from tests.conformance.suite import judge, lacks
 
 BACKEND = "fake"
-
-
-@pytest.fixture(scope="module")
-def outcomes(kafka_bootstrap: str, request: pytest.FixtureRequest) -> dict[str, Outcome]:
-    return played(BACKEND, kafka_bootstrap, request)
 
 
 @pytest.mark.parametrize("name", load())

@@ -31,6 +31,7 @@ from muster_chassis.topic_admin import create_topics
 from muster_cluster_agent.adapters.local.workdirs import digest_of
 from muster_cluster_agent.end import end
 from muster_kernel.ids import uuid7
+from muster_kernel.reasons import ChangeReason
 from tests.support.identities import signed, trust_file
 
 CLUSTER = "local-t"
@@ -151,6 +152,7 @@ class Scheduler:
 
     producer: AIOKafkaProducer
     consumer: AIOKafkaConsumer
+    cluster: str = CLUSTER
     instance: str = ""
     epoch: int = 1
     seen: list[Message] = field(default_factory=list)
@@ -160,16 +162,26 @@ class Scheduler:
         assignment.epoch = assignment.epoch or self.epoch
         await self.write(assignment.workload_id, assignment.SerializeToString())
 
-    async def release(self, workload: str, generation: int = 1, attempt: int = 0, grace: float = 1) -> None:
+    async def release(
+        self,
+        workload: str,
+        generation: int = 1,
+        attempt: int = 0,
+        grace: float = 1,
+        reason: str = ChangeReason.SUSPENDED.value,
+    ) -> None:
         """Writes a tombstone."""
-        headers = {"generation": generation, "attempt": attempt, "epoch": self.epoch, "grace": grace, "reason": "test"}
+        headers = {"generation": generation, "attempt": attempt, "epoch": self.epoch, "grace": grace, "reason": reason}
         await self.write(workload, None, [(name, str(value).encode()) for name, value in headers.items()])
 
-    async def write(self, key: str, value: bytes | None, headers: Sequence[tuple[str, bytes]] = ()) -> None:
-        """Any record on the assignments topic."""
-        topic = topics.assignments(CLUSTER).name
+    async def write(
+        self, key: str, value: bytes | None, headers: Sequence[tuple[str, bytes]] = (), *, signed_as: str | None = ""
+    ) -> None:
+        """Any record on the assignments topic. signed_as: for another key than its own; None: it is not signed."""
+        topic = topics.assignments(self.cluster).name
         written = list(({"ce_source": b"scheduler"} | dict(headers)).items())
-        await self.producer.send_and_wait(topic, value, key=key.encode(), headers=signed(topic, key, value, written))
+        whole = written if signed_as is None else signed(topic, signed_as or key, value, written)
+        await self.producer.send_and_wait(topic, value, key=key.encode(), headers=whole)
 
     async def wait_for(self, wanted: Callable[[Any], object], *, within: float = 60.0) -> Any:
         """The first message, seen before or yet to come, that is wanted."""
@@ -216,19 +228,25 @@ class Scheduler:
 
 @asynccontextmanager
 async def scheduler(bootstrap: str) -> AsyncIterator[Scheduler]:
-    """The topics of a cluster, with somebody who writes and reads them."""
-    reports = topics.reports(CLUSTER)
-    wanted = [topics.assignments(CLUSTER), reports, topics.SAMPLES, topics.DEAD_LETTERS]
-    await create_topics(Broker(bootstrap), wanted, client="test")
+    """The topics of a cluster, and what writes and reads them."""
+    async with connected(bootstrap, CLUSTER) as (producer, consumer):
+        yield Scheduler(producer, consumer)
+
+
+@asynccontextmanager
+async def connected(bootstrap: str, cluster: str) -> AsyncIterator[tuple[AIOKafkaProducer, AIOKafkaConsumer]]:
+    """A producer, and a consumer that reads all that agents of a cluster write, from the beginning."""
+    written = [topics.reports(cluster), topics.SAMPLES, topics.DEAD_LETTERS]
+    await create_topics(Broker(bootstrap), [topics.assignments(cluster), *written], client="test")
     producer = kafka.producer(Broker(bootstrap), client="test")
     consumer = kafka.consumer(Broker(bootstrap), client="test")
     await producer.start()
     await consumer.start()
-    read = [TopicPartition(topic.name, p) for topic in wanted[1:] for p in range(topic.partitions)]
+    read = [TopicPartition(topic.name, p) for topic in written for p in range(topic.partitions)]
     consumer.assign(read)
     await consumer.seek_to_beginning(*read)
     try:
-        yield Scheduler(producer, consumer)
+        yield producer, consumer
     finally:
         await consumer.stop()
         await producer.stop()

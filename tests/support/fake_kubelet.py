@@ -86,14 +86,14 @@ class FakeKubelets:
     def _step(self, pod: Object) -> Callable[[Object], None] | None:
         """The next thing that happens to a pod; None: nothing."""
         status, spec = pod["status"], pod["spec"]
-        node = spec.get("nodeName") or _pinned(spec)
+        node = spec.get("nodeName") or pinned_to(spec)
         if status["phase"] in {"Succeeded", "Failed"} or node in self.held:
             return None
         if not spec.get("nodeName"):
             if "deletionTimestamp" in pod["metadata"]:
                 return None
             if node in self.full:
-                return _unschedulable if not status["conditions"] else None
+                return _refuse if not status["conditions"] else None
             return lambda item: _bind(item, node)
         if self.rejects and not status.get("containerStatuses"):
             return lambda item: item["status"].update(
@@ -111,7 +111,7 @@ class FakeKubelets:
         self.starts[name] = self.starts.get(name, 0) + 1
         self.server.logs[key] = [
             (f"2026-01-01T00:00:{at:02d}.{at}Z", word)
-            for at, word in enumerate(re.findall(r"echo (\w+)", _text(pod["spec"]["containers"][0])))
+            for at, word in enumerate(re.findall(r"echo (\w+)", words_of(pod["spec"]["containers"][0])))
         ]
         pod["status"] |= {
             "phase": "Running",
@@ -132,7 +132,8 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _pinned(spec: Object) -> str:
+def pinned_to(spec: Object) -> str:
+    """The node to which an agent binds a pod."""
     terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     return str(terms[0]["matchFields"][0]["values"][0])
 
@@ -142,15 +143,26 @@ def _bind(pod: Object, node: str) -> None:
     pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": now()}]
 
 
-def _unschedulable(pod: Object) -> None:
-    condition = {
+def unschedulable() -> Object:
+    """As the scheduler says it of a pod that fits nowhere, for longer than an agent waits."""
+    return {
         "type": "PodScheduled",
         "status": "False",
         "reason": "Unschedulable",
         "message": "0/2 nodes are available: 2 Insufficient nvidia.com/gpu.",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
-    pod["status"]["conditions"] = [condition]
+
+
+def _refuse(pod: Object) -> None:
+    pod["status"]["conditions"] = [unschedulable()]
+
+
+def node_info(boot: str) -> dict[str, str]:
+    """What a kubelet says of its machine; the API server wants each of the words."""
+    words = ("machineID", "systemUUID", "kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion")
+    more = ("kubeProxyVersion", "operatingSystem", "architecture")
+    return {**dict.fromkeys((*words, *more), "x"), "bootID": boot}
 
 
 def _end(pod: Object, code: int, reason: str, message: str) -> None:
@@ -164,12 +176,13 @@ def _end(pod: Object, code: int, reason: str, message: str) -> None:
     pod["status"]["phase"] = "Succeeded" if code == 0 else "Failed"
 
 
-def _text(container: Object) -> str:
+def words_of(container: Object) -> str:
+    """The command of a container, as a shell has it."""
     return shlex.join([*container.get("command", ()), *container.get("args", ())])
 
 
 def _plays(container: Object) -> int | None:
-    text = _text(container)
+    text = words_of(container)
     if text == "true":
         return 0
     if text == "/no/such/program":

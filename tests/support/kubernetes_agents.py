@@ -32,7 +32,7 @@ from muster_kernel.agent_rights import ACCOUNT
 from muster_kernel.reasons import ChangeReason
 from tests.support.agent_loops import Told, running
 from tests.support.agents import workload_id
-from tests.support.fake_kubelet import now
+from tests.support.fake_kubelet import node_info, now
 from tests.support.kubernetes import Cluster, cluster
 from tests.support.waiting import eventually, eventually_now, until
 
@@ -60,7 +60,12 @@ class Player:
         await self.call("POST", "/api/v1/nodes", {"metadata": {"name": NODE}})
         conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": now(), "lastHeartbeatTime": now()}]
         amounts = {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "2"}
-        status = {"conditions": conditions, "allocatable": amounts, "capacity": amounts, "nodeInfo": info("boot-1")}
+        status = {
+            "conditions": conditions,
+            "allocatable": amounts,
+            "capacity": amounts,
+            "nodeInfo": node_info("boot-1"),
+        }
         await self.call("PATCH", f"/api/v1/nodes/{NODE}/status", {"status": status}, MERGE_PATCH)
 
     async def bind(self, path: str) -> None:
@@ -84,12 +89,6 @@ class Player:
         await self.call(
             "PATCH", f"{path}/status", {"status": {"phase": phase, "containerStatuses": statuses}}, MERGE_PATCH
         )
-
-
-def info(boot: str) -> dict[str, str]:
-    words = ("machineID", "systemUUID", "kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion")
-    more = ("kubeProxyVersion", "operatingSystem", "architecture")
-    return {**dict.fromkeys((*words, *more), "x"), "bootID": boot}
 
 
 @dataclass

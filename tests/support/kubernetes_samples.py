@@ -13,8 +13,8 @@ from muster_cluster_agent.adapters import specs
 from muster_cluster_agent.adapters.notebooks import with_notebook_defaults
 from muster_cluster_agent.domain.kubernetes import manifests, run_objects, workload_objects
 from muster_cluster_agent.domain.kubernetes.extra_containers import Images
+from muster_cluster_agent.domain.kubernetes.ingresses import Urls
 from muster_cluster_agent.domain.kubernetes.manifests import Style
-from muster_cluster_agent.domain.kubernetes.outside import Urls
 from muster_cluster_agent.domain.kubernetes.resources import Manifest
 from muster_cluster_agent.domain.kubernetes.run_objects import KeyPair
 from muster_cluster_agent.domain.model import Assignment, Pattern, Revision, Run

@@ -7,10 +7,10 @@ from typing import Any, Final
 from muster.events.v1 import agent_pb2
 from muster.fleet.v1 import fleet_pb2
 from tests.conformance import programs
-from tests.conformance.cases.objects import played
 from tests.conformance.platforms import Capability
+from tests.conformance.platforms.played import cluster_of
 from tests.conformance.registry import case
-from tests.conformance.stage import GONE, LOST, READY, SUCCEEDED, Stage, run
+from tests.conformance.stage import GONE, LOST, SUCCEEDED, Stage, run
 from tests.support.fake_kubelet import now
 
 INFRASTRUCTURE: Final = fleet_pb2.FAILURE_CLASS_INFRASTRUCTURE
@@ -18,7 +18,7 @@ INFRASTRUCTURE: Final = fleet_pb2.FAILURE_CLASS_INFRASTRUCTURE
 
 async def told_by_kubelet(stage: Stage, replica: str, status: dict[str, Any]) -> None:
     """The kubelet of a pod that runs says something else of it."""
-    await played(stage).kubelets.report(f"/api/v1/namespaces/{stage.namespace}/pods/{replica}", status)
+    await cluster_of(stage).kubelets.report(f"/api/v1/namespaces/{stage.namespace}/pods/{replica}", status)
 
 
 def terminated(code: int, reason: str) -> dict[str, Any]:
@@ -55,9 +55,7 @@ async def what_ends_a_pod_has_its_class(stage: Stage, what: str, failure: int) -
         "Preemption": {**terminated(143, "Error"), **disrupted("PreemptionByScheduler")},
         "LostCode": terminated(137, "ContainerStatusUnknown"),
     }[what]
-    work = stage.work(programs.WAITS)
-    await work.assign()
-    await work.state(READY)
+    work = await stage.running()
     await told_by_kubelet(stage, work.name(), status)
     gone = await work.state(GONE)
     assert gone.failure == failure
@@ -65,9 +63,7 @@ async def what_ends_a_pod_has_its_class(stage: Stage, what: str, failure: int) -
 
 @case(Capability.CONTAINERS)
 async def a_first_end_is_final(stage: Stage) -> None:
-    work = stage.work(programs.WAITS)
-    await work.assign()
-    await work.state(READY)
+    work = await stage.running()
     await work.finish(0)
     await work.state(GONE)
     await told_by_kubelet(stage, work.name(), terminated(137, "Error"))  # after a restart of the kubelet
@@ -79,30 +75,24 @@ async def a_first_end_is_final(stage: Stage) -> None:
 @case(Capability.CONTAINERS)
 async def a_phase_that_the_clusters_collector_wrote_is_no_evidence(stage: Stage) -> None:
     node = stage.node()
-    work, probe = stage.work(programs.WAITS, runs=[run(node=node)]), stage.work(programs.ends(0))
-    await work.assign()
-    await work.state(READY)
+    work = await stage.running(node)
     await stage.platform.silence(node)
     await work.state(LOST)
     await told_by_kubelet(stage, work.name(), {"phase": "Failed", **disrupted("DeletionByPodGC")})
-    await probe.assign()
-    await probe.state(GONE)
+    await stage.passed()
     assert "GONE" not in work.states(), "its container may run"
 
 
 @case(Capability.CONTAINERS)
 async def a_pod_that_is_deleted_by_force_is_held_until_its_end_is_known(stage: Stage) -> None:
     node = stage.node()
-    work, probe = stage.work(programs.WAITS, runs=[run(node=node)]), stage.work(programs.ends(0))
-    await work.assign()
-    await work.state(READY)
-    played(stage).kubelets.silent.add(node)
+    work = await stage.running(node)
+    cluster_of(stage).kubelets.silent.add(node)
     path = f"/api/v1/namespaces/{stage.namespace}/pods/{work.name()}"
-    await played(stage).kubelets.call("DELETE", path, {"gracePeriodSeconds": 0})
-    await probe.assign()
-    await probe.state(GONE)
+    await cluster_of(stage).kubelets.call("DELETE", path, {"gracePeriodSeconds": 0})
+    await stage.passed()
     assert "GONE" not in work.states()
-    assert (await played(stage).kubelets.call("GET", path))["metadata"]["finalizers"] == ["muster.io/gone"]
+    assert (await cluster_of(stage).kubelets.call("GET", path))["metadata"]["finalizers"] == ["muster.io/gone"]
     await stage.platform.wake(node)
     gone = await work.state(GONE)
     assert gone.failure == INFRASTRUCTURE
@@ -113,16 +103,13 @@ async def a_pod_that_is_deleted_by_force_is_held_until_its_end_is_known(stage: S
 @case(Capability.CONTAINERS)
 async def a_pod_that_vanished_with_its_finalizer_is_lost_and_not_started_again(stage: Stage) -> None:
     node = stage.node()
-    work, probe = stage.work(programs.WAITS, runs=[run(node=node)]), stage.work(programs.ends(0))
-    await work.assign()
-    await work.state(READY)
-    played(stage).kubelets.silent.add(node)
+    work = await stage.running(node)
+    cluster_of(stage).kubelets.silent.add(node)
     path = f"/api/v1/namespaces/{stage.namespace}/pods/{work.name()}"
-    await played(stage).change(path, {"metadata": {"finalizers": None}})
-    await played(stage).kubelets.call("DELETE", path, {"gracePeriodSeconds": 0})
+    await cluster_of(stage).change(path, {"metadata": {"finalizers": None}})
+    await cluster_of(stage).kubelets.call("DELETE", path, {"gracePeriodSeconds": 0})
     await work.state(LOST)
-    await probe.assign()
-    await probe.state(GONE)
+    await stage.passed()
     assert "GONE" not in work.states()
     assert await work.starts() == 1
 
@@ -130,10 +117,10 @@ async def a_pod_that_vanished_with_its_finalizer_is_lost_and_not_started_again(s
 @case(Capability.CONTAINERS)
 async def a_pod_that_no_node_had_is_gone_by_that(stage: Stage) -> None:
     node = stage.node()
-    played(stage).kubelets.silent.add(node)
+    cluster_of(stage).kubelets.silent.add(node)
     work = stage.work(programs.WAITS, runs=[run(node=node)])
     await work.assign()
-    await played(stage).pod(work.name())
+    await cluster_of(stage).pod(work.name())
     await work.release()
     assert (await work.state(GONE)).gone_evidence == "never-bound"
     await work.nothing_left()
@@ -144,7 +131,7 @@ async def a_pod_that_no_node_had_is_gone_by_that(stage: Stage) -> None:
 async def a_node_that_is_to_be_drained_is_told_with_its_deadline(stage: Stage) -> None:
     node = stage.node()
     path, deadline = f"/api/v1/nodes/{node}", "2030-01-01T00:00:00Z"
-    await played(stage).change(path, {"metadata": {"annotations": {"muster.io/drain-deadline": deadline}}})
+    await cluster_of(stage).change(path, {"metadata": {"annotations": {"muster.io/drain-deadline": deadline}}})
 
     def wanted(message: Any) -> bool:
         return isinstance(message, agent_pb2.InventoryReported) and any(
@@ -160,5 +147,13 @@ async def a_node_that_is_to_be_drained_is_told_with_its_deadline(stage: Stage) -
 @case(Capability.CONTAINERS)
 async def a_node_that_is_deleted_is_told(stage: Stage) -> None:
     node = stage.node()
-    await played(stage).kubelets.call("DELETE", f"/api/v1/nodes/{node}")
-    await stage.bus.first(lambda m: isinstance(m, agent_pb2.InventoryReported) and node in m.inventory.removed_nodes)
+    await cluster_of(stage).kubelets.call("DELETE", f"/api/v1/nodes/{node}")
+
+    def wanted(message: Any) -> bool:
+        """A report of what has changed or, soon after the agent's start, another one of everything."""
+        if not isinstance(message, agent_pb2.InventoryReported):
+            return False
+        named = {each.name for each in message.inventory.nodes}
+        return node in message.inventory.removed_nodes or (message.inventory.full and node not in named)
+
+    await stage.bus.first(wanted)

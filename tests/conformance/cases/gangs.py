@@ -21,7 +21,7 @@ OURS: Final = fleet_pb2.FAILURE_CLASS_OURS
 
 
 async def environments(stage: Stage, work: Work, names: list[str]) -> list[Mapping[str, str]]:
-    """What each of these is told, once all have ended."""
+    """The environment of each of these replicas. Waits until all of them have ended."""
     for name in names:
         await work.state(GONE, name=name)
     return [await stage.platform.environment(work.id, name) for name in names]

@@ -40,9 +40,7 @@ async def a_training_runs_once_and_leaves_nothing(stage: Stage) -> None:
 
 @case()
 async def states_are_told_in_their_order(stage: Stage) -> None:
-    work = stage.work(programs.WAITS)
-    await work.assign()
-    await work.state(READY)
+    work = await stage.running()
     await work.finish(0)
     await work.state(GONE)
     told = work.states()
@@ -242,9 +240,7 @@ async def a_finished_replica_is_not_started_again(stage: Stage) -> None:
     for revision in (1, 2):
         made.revision = revision
         await stage.bus.assign(made)
-    probe = stage.work(programs.SUCCEEDS)
-    await probe.assign()
-    await probe.state(GONE)  # the agent has seen what was written before
+    await stage.passed()  # the agent has seen what was written before
     assert await eventually(work.starts, lambda count: count == 1) == 1
     await work.release()
     await work.nothing_left()

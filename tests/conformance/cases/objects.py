@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from muster.events.v1 import agent_pb2
 from muster.fleet.v1 import fleet_pb2
@@ -11,7 +11,7 @@ from muster_kernel.reasons import ChangeReason
 from tests.conformance import programs
 from tests.conformance.kubelets import BAD_IMAGES, REJECTED_IMAGE
 from tests.conformance.platforms import Capability
-from tests.conformance.platforms.played import Fake, Played
+from tests.conformance.platforms.played import cluster_of, fake_of
 from tests.conformance.registry import case
 from tests.conformance.stage import FAILED, GONE, LOST, READY, SUCCEEDED, Stage, gang, run
 from tests.support.fake_api_server import Fault, refusal
@@ -21,20 +21,10 @@ START: Final = fleet_pb2.FAILURE_CLASS_START
 INFRASTRUCTURE: Final = fleet_pb2.FAILURE_CLASS_INFRASTRUCTURE
 
 
-def played(stage: Stage) -> Played:
-    return cast("Played", stage.platform)
-
-
-def fake(stage: Stage) -> Fake:
-    return cast("Fake", stage.platform)
-
-
 @case(Capability.CONTAINERS)
 async def a_pod_carries_who_it_is(stage: Stage) -> None:
-    work = stage.work(programs.WAITS)
-    await work.assign()
-    await work.state(READY)
-    pod = await played(stage).pod(work.name())
+    work = await stage.running()
+    pod = await cluster_of(stage).pod(work.name())
     labels = pod["metadata"]["labels"]
     assert labels["app.kubernetes.io/managed-by"] == "muster"
     assert labels["muster.io/workload"] == work.id
@@ -51,7 +41,7 @@ async def labels_of_users_cannot_forge_identity(stage: Stage) -> None:
     work = stage.work(programs.WAITS, labels=labels)
     await work.assign()
     await work.state(READY)
-    found = (await played(stage).pod(work.name()))["metadata"]["labels"]
+    found = (await cluster_of(stage).pod(work.name()))["metadata"]["labels"]
     assert (found["muster.io/workload"], found["a"]) == (work.id, "b")
 
 
@@ -60,7 +50,7 @@ async def the_namespace_of_a_project_is_made(stage: Stage) -> None:
     work = stage.work(programs.ends(0))
     await work.assign()
     await work.state(GONE)
-    found = await played(stage).kubelets.call("GET", f"/api/v1/namespaces/{stage.namespace}")
+    found = await cluster_of(stage).kubelets.call("GET", f"/api/v1/namespaces/{stage.namespace}")
     assert found["metadata"]["labels"]["muster.io/project"] == "p"
 
 
@@ -69,13 +59,13 @@ async def a_namespace_of_others_is_never_written_to(stage: Stage, project: str) 
     name = f"theirs-{project}-{stage.namespace}"
     labels = {} if project == "none" else {"muster.io/project": project}
     body = {"metadata": {"name": name, "labels": labels}, "status": {"phase": "Active"}}
-    await played(stage).kubelets.call("POST", "/api/v1/namespaces", body)
+    await cluster_of(stage).kubelets.call("POST", "/api/v1/namespaces", body)
     work = stage.work(programs.ends(0))
     made = work.assignment()
     made.namespace = name
     await stage.bus.assign(made)
     assert name in (await work.refused("NamespaceNotOurs")).reason.message
-    assert await played(stage).left(work.id) == []
+    assert await cluster_of(stage).left(work.id) == []
 
 
 @case(Capability.CONTAINERS)
@@ -92,7 +82,7 @@ async def a_kubelet_that_refuses_a_pod_is_no_failure(stage: Stage) -> None:
 @case(Capability.CONTAINERS)
 async def a_node_that_others_have_filled_refuses_and_fails_nothing(stage: Stage) -> None:
     node = stage.node()
-    played(stage).kubelets.full.add(node)
+    cluster_of(stage).kubelets.full.add(node)
     work = stage.work(programs.WAITS, runs=[run(node=node)])
     await work.assign()
     refused = await work.refused("ForeignTaken")
@@ -119,7 +109,7 @@ async def without_a_command_the_image_starts_its_own(stage: Stage) -> None:
     work = stage.work("")
     await work.assign(args="--port 8080")
     await work.state(READY)
-    (main,) = (await played(stage).pod(work.name()))["spec"]["containers"]
+    (main,) = (await cluster_of(stage).pod(work.name()))["spec"]["containers"]
     assert ("command" in main, main["args"]) == (False, ["--port", "8080"])
 
 
@@ -132,11 +122,9 @@ async def without_an_image_there_is_no_pod(stage: Stage) -> None:
 
 @case(Capability.CONTAINERS)
 async def a_pod_that_others_delete_is_a_fault_of_the_infrastructure(stage: Stage) -> None:
-    work = stage.work(programs.WAITS)
-    await work.assign()
-    await work.state(READY)
+    work = await stage.running()
     path = f"/api/v1/namespaces/{stage.namespace}/pods/{work.name()}"
-    await played(stage).kubelets.call("DELETE", path, {"gracePeriodSeconds": 5})
+    await cluster_of(stage).kubelets.call("DELETE", path, {"gracePeriodSeconds": 5})
     gone = await work.state(GONE)
     assert gone.failure == INFRASTRUCTURE
     assert "deleted by others" in gone.message
@@ -146,18 +134,16 @@ async def a_pod_that_others_delete_is_a_fault_of_the_infrastructure(stage: Stage
 
 @case(Capability.CONTAINERS)
 async def a_name_that_is_taken_is_not_adopted(stage: Stage) -> None:
-    probe = stage.work(programs.ends(0))
-    await probe.assign()
-    await probe.state(GONE)  # the namespace is there
+    await stage.passed()  # the namespace is there
     work = stage.work(programs.WAITS)
     root = work.name().removesuffix("-worker-0-r0")
     labels = {"app.kubernetes.io/managed-by": "helm"}
     body = {"metadata": {"name": root, "labels": labels}, "data": {"theirs": "yes"}}
     path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
-    await played(stage).kubelets.call("POST", path, body)
+    await cluster_of(stage).kubelets.call("POST", path, body)
     await work.assign()
     assert "belongs to helm" in (await work.refused("NameConflict")).reason.message
-    found = await played(stage).kubelets.call("GET", f"{path}/{root}")
+    found = await cluster_of(stage).kubelets.call("GET", f"{path}/{root}")
     assert found["data"] == {"theirs": "yes"}
     assert found["metadata"]["labels"] == labels
 
@@ -175,7 +161,7 @@ async def what_muster_made_for_another_workload_cannot_be_mounted(stage: Stage, 
     work = stage.work(programs.WAITS, **volumes[kind])
     await work.assign()
     assert "Muster's own" in (await work.refused("Unsupported")).reason.message
-    assert await played(stage).left(work.id) == []
+    assert await cluster_of(stage).left(work.id) == []
 
 
 @case(Capability.CONTAINERS)
@@ -186,17 +172,17 @@ async def a_claim_outlives_its_run_and_is_found_by_the_next(stage: Stage) -> Non
     await work.state(READY)
     await work.release(reason=ChangeReason.SUSPENDED.value)
     await work.state(GONE)
-    kept = await eventually(lambda: played(stage).left(work.id), lambda found: len(found) == 2)
+    kept = await eventually(lambda: cluster_of(stage).left(work.id), lambda found: len(found) == 2)
     assert {each.partition("/")[0] for each in kept} == {"configmaps", "persistentvolumeclaims"}
     await work.assign(attempt=1, revision=1)
     await work.state(READY, attempt=1)
-    pod = await played(stage).pod(work.name(attempt=1))
+    pod = await cluster_of(stage).pod(work.name(attempt=1))
     names = [volume["persistentVolumeClaim"]["claimName"] for volume in pod["spec"]["volumes"]]
     assert [f"persistentvolumeclaims/{name}" for name in names] == [each for each in kept if "claims" in each]
     await work.release(attempt=1, reason=ChangeReason.DELETED.value)
     await work.state(GONE, attempt=1)
     # No port leads to it: what is kept goes once submission says that its workload is deleted.
-    assert await eventually(lambda: played(stage).left(work.id), lambda found: len(found) == 2) == kept
+    assert await eventually(lambda: cluster_of(stage).left(work.id), lambda found: len(found) == 2) == kept
 
 
 @case(Capability.CONTAINERS)
@@ -205,7 +191,7 @@ async def an_ephemeral_claim_goes_with_its_run(stage: Stage) -> None:
     work = stage.work(programs.WAITS, pvcs=[claim])
     await work.assign()
     await work.state(READY)
-    assert [each for each in await played(stage).left(work.id) if each.startswith("persistentvolumeclaims/")]
+    assert [each for each in await cluster_of(stage).left(work.id) if each.startswith("persistentvolumeclaims/")]
     await work.release()
     await work.nothing_left()
 
@@ -216,7 +202,7 @@ async def a_gang_has_addresses_and_a_budget_until_it_is_released(stage: Stage) -
     await work.assign()
     for index in range(2):
         await work.state(READY, name=work.name(index=index))
-    kinds = {each.partition("/")[0] for each in await played(stage).left(work.id)}
+    kinds = {each.partition("/")[0] for each in await cluster_of(stage).left(work.id)}
     assert kinds >= {"pods", "configmaps", "services", "poddisruptionbudgets", "networkpolicies"}
     await work.release()
     await work.nothing_left()
@@ -230,7 +216,7 @@ async def an_address_outside_is_made_and_told(stage: Stage) -> None:
     await work.state(READY)
     host = f"{made.name}-p.lab.example"
     await stage.bus.first(lambda m: f"http://{host}" in getattr(m, "endpoints", ()), workload=work.id)
-    listed = await played(stage).kubelets.call(
+    listed = await cluster_of(stage).kubelets.call(
         "GET", f"/apis/networking.k8s.io/v1/namespaces/{stage.namespace}/ingresses"
     )
     assert host in {item["spec"]["rules"][0]["host"] for item in listed["items"]}
@@ -242,7 +228,7 @@ async def what_admission_denies_is_said_in_its_own_words(stage: Stage) -> None:
         if body["kind"] == "Pod":
             raise refusal(403, "Forbidden", 'admission webhook "images" denied the request: registry not allowed')
 
-    fake(stage).server.admit = deny
+    fake_of(stage).server.admit = deny
     work = stage.work(programs.WAITS)
     await work.assign()
     refused = await work.refused("AdmissionDenied")
@@ -256,11 +242,11 @@ async def a_quota_that_is_used_up_is_said_with_its_numbers(stage: Stage) -> None
         if body["kind"] == "Pod":
             raise refusal(403, "Forbidden", "exceeded quota: q, requested: cpu=1, used: cpu=8, limited: cpu=8")
 
-    fake(stage).server.admit = deny
+    fake_of(stage).server.admit = deny
     work = stage.work(programs.WAITS)
     await work.assign()
     assert "used: cpu=8, limited: cpu=8" in (await work.refused("NamespaceQuota")).reason.message
-    fake(stage).server.admit = lambda _: None
+    fake_of(stage).server.admit = lambda _: None
     await work.assign(attempt=1, revision=1)
     await work.state(READY, attempt=1)
 
@@ -271,13 +257,13 @@ async def a_pod_that_admission_changes_is_taken_back(stage: Stage) -> None:
         if body["kind"] == "Pod":
             body["spec"]["containers"][0]["image"] = "mirror/image:1"
 
-    fake(stage).server.admit = mirror
+    fake_of(stage).server.admit = mirror
     node = stage.node()
-    fake(stage).kubelets.silent.add(node)
+    fake_of(stage).kubelets.silent.add(node)
     work = stage.work(programs.WAITS, runs=[run(node=node)])
     await work.assign()
     assert "spec.containers[main].image" in (await work.refused("Mutated")).reason.message
-    await until(lambda: not fake(stage).server.objects["pods"])
+    await until(lambda: not fake_of(stage).server.objects["pods"])
 
 
 @case(
@@ -294,13 +280,11 @@ async def answers_that_are_lost_double_and_lose_nothing(stage: Stage, verb: str,
         turns[asked, path] = turns.get((asked, path), 0) + 1
         return Fault(503, "ServiceUnavailable", "try later", after=after) if turns[asked, path] % 2 else None
 
-    fake(stage).server.fault = fault
-    work = stage.work(programs.WAITS)
-    await work.assign()
-    await work.state(READY)
+    fake_of(stage).server.fault = fault
+    work = await stage.running()
     await work.release()
     await work.state(GONE)
-    fake(stage).server.fault = lambda *_: None
+    fake_of(stage).server.fault = lambda *_: None
     await work.nothing_left()
     assert turns, "no call has failed"
     assert await work.starts() == 1
@@ -312,7 +296,7 @@ async def what_happens_while_no_watch_stands_is_seen_by_the_next_list(stage: Sta
     for work in (ends, vanishes):
         await work.assign()
         await work.state(READY)
-    server = fake(stage).server
+    server = fake_of(stage).server
     server.fault = lambda verb, _: Fault(503, "ServiceUnavailable", "later") if verb == "WATCH" else None
     await server.cut_watches()
     await ends.finish(3)
@@ -329,10 +313,8 @@ async def what_happens_while_no_watch_stands_is_seen_by_the_next_list(stage: Sta
 
 @case(Capability.API_FAULTS, alone=True)
 async def an_api_server_that_is_silent_is_told_and_nothing_is_lost(stage: Stage) -> None:
-    work = stage.work(programs.WAITS)
-    await work.assign()
-    await work.state(READY)
-    server = fake(stage).server
+    work = await stage.running()
+    server = fake_of(stage).server
     server.fault = lambda _, path: None if path.endswith("/status") else Fault(503, "ServiceUnavailable", "down")
     await server.cut_watches()
     await stage.bus.first(

@@ -13,14 +13,6 @@ _OLDER: Final = 1
 _NEWER: Final = 2
 
 
-async def passed(stage: Stage) -> None:
-    """The agent has read and done all that was written until now."""
-    probe = stage.work(programs.SUCCEEDS)
-    await probe.assign()
-    await probe.state(GONE)
-    await probe.release()
-
-
 async def dead_letter_of(stage: Stage, work: Work) -> None:
     """The agent has read the record and found that it is none."""
     await stage.bus.first(lambda m: isinstance(m, dead_letter_pb2.DeadLettered) and m.key == work.id.encode())
@@ -40,7 +32,7 @@ async def an_assignment_written_three_times_starts_once(stage: Stage) -> None:
     await stage.bus.assign(made)
     await work.state(READY)
     await stage.bus.assign(made)
-    await passed(stage)
+    await stage.passed()
     assert await work.starts() == 1
     await work.finish(0)
     await work.state(GONE)
@@ -53,7 +45,7 @@ async def an_older_revision_that_comes_late_changes_nothing(stage: Stage) -> Non
     await work.assign(revision=_NEWER)
     await work.state(READY)
     await work.assign(revision=_OLDER, attempt=7)
-    await passed(stage)
+    await stage.passed()
     assert work.states() in (["READY"], ["STARTING", "READY"], ["CREATED", "STARTING", "READY"], ["CREATED", "READY"])
     assert {message.attempt for message in work.reports()} == {0}
 
@@ -67,7 +59,7 @@ async def an_assignment_that_a_tombstone_has_released_starts_nothing(stage: Stag
     await work.state(GONE)
     await work.nothing_left()
     await stage.bus.assign(made)  # a copy that comes after its tombstone
-    await passed(stage)
+    await stage.passed()
     assert await work.starts() == 1
 
 
@@ -77,7 +69,7 @@ async def a_tombstone_of_an_earlier_attempt_spares_the_later_one(stage: Stage) -
     await work.assign(attempt=3)
     await work.state(READY)
     await work.release(attempt=2)
-    await passed(stage)
+    await stage.passed()
     await work.finish(0, work.name(attempt=3))
     await work.state(SUCCEEDED)
 
@@ -92,9 +84,7 @@ async def a_tombstone_for_what_was_never_here_is_answered(stage: Stage) -> None:
 
 @case()
 async def a_tombstone_written_twice_is_answered_and_harms_nothing(stage: Stage) -> None:
-    work = stage.work(programs.WAITS)
-    await work.assign()
-    await work.state(READY)
+    work = await stage.running()
     await work.release()
     await work.release()
     await work.state(GONE)
@@ -105,7 +95,7 @@ async def a_tombstone_written_twice_is_answered_and_harms_nothing(stage: Stage) 
 async def an_assignment_for_another_instance_starts_nothing(stage: Stage) -> None:
     work = stage.work(programs.WAITS)
     await work.assign(instance="another agent")
-    await passed(stage)
+    await stage.passed()
     await nothing_came_of(work)
 
 
@@ -151,13 +141,13 @@ async def a_record_that_cannot_be_read_is_refused_and_the_rest_flows(stage: Stag
     await stage.bus.write(work.id, values[what])
     refused = await work.refused("BadRecord")
     assert refused.retry_after_seconds == 0
-    await passed(stage)
+    await stage.passed()
 
 
 @case()
 async def a_key_of_another_kind_of_record_is_left_alone(stage: Stage) -> None:
     await stage.bus.write("node/n-0", b"x")
-    await passed(stage)
+    await stage.passed()
     assert not [message for message in stage.bus.seen if getattr(message, "key", b"") == b"node/n-0"]
 
 
@@ -173,12 +163,10 @@ async def a_key_without_a_workload_becomes_a_dead_letter(stage: Stage, key: str)
 
 @case()
 async def a_tombstone_without_its_headers_is_a_dead_letter_and_releases_nothing(stage: Stage) -> None:
-    work = stage.work(programs.WAITS)
-    await work.assign()
-    await work.state(READY)
+    work = await stage.running()
     await stage.bus.write(work.id, None)
     await stage.bus.first(lambda m: isinstance(m, dead_letter_pb2.DeadLettered) and m.key == work.id.encode())
-    await passed(stage)
+    await stage.passed()
     assert work.states()[-1] == "READY"
     await work.finish(0)
     await work.state(SUCCEEDED)
@@ -187,15 +175,13 @@ async def a_tombstone_without_its_headers_is_a_dead_letter_and_releases_nothing(
 @case(alone=True)
 async def a_lower_epoch_is_not_obeyed(stage: Stage) -> None:
     stage.bus.epoch = 5
-    work = stage.work(programs.WAITS)
-    await work.assign()
-    await work.state(READY)
+    work = await stage.running()
     old = stage.work(programs.WAITS)
     made = old.assignment()
     made.epoch = 4
     await stage.bus.assign(made)
     await tombstone_of_epoch(stage, work, 4)
-    await passed(stage)
+    await stage.passed()
     await nothing_came_of(old)
     await work.finish(0)
     await work.state(SUCCEEDED)
@@ -208,7 +194,7 @@ async def a_higher_epoch_goes_on_with_what_runs(stage: Stage) -> None:
     await work.state(READY)
     stage.bus.epoch = 2
     await work.assign(revision=1)  # a new scheduler counts its own revisions
-    await passed(stage)
+    await stage.passed()
     assert work.states()[-1] == "READY"
     assert await work.starts() == 1
     await work.release()

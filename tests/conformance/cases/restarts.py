@@ -26,9 +26,7 @@ async def again(stage: Stage) -> None:
 
 @case(alone=True)
 async def a_killed_agent_finds_what_runs(stage: Stage) -> None:
-    work = stage.work(programs.WAITS)
-    await work.assign()
-    await work.state(READY)
+    work = await stage.running()
     await again(stage)
     await work.state(READY)
     await work.finish(3)
@@ -40,9 +38,7 @@ async def a_killed_agent_finds_what_runs(stage: Stage) -> None:
 
 @case(alone=True)
 async def an_end_while_no_agent_runs_is_told_by_the_next(stage: Stage) -> None:
-    work = stage.work(programs.WAITS)
-    await work.assign()
-    await work.state(READY)
+    work = await stage.running()
     await stage.kill()
     await work.finish(3)
     stage.bus.forget()
@@ -54,9 +50,7 @@ async def an_end_while_no_agent_runs_is_told_by_the_next(stage: Stage) -> None:
 
 @case(alone=True)
 async def a_release_while_no_agent_runs_is_done_by_the_next(stage: Stage) -> None:
-    work = stage.work(programs.WAITS)
-    await work.assign()
-    await work.state(READY)
+    work = await stage.running()
     await stage.kill()
     await work.release()
     stage.bus.forget()
@@ -77,9 +71,7 @@ async def an_assignment_while_no_agent_runs_is_done_by_the_next(stage: Stage) ->
 
 @case(alone=True)
 async def a_later_attempt_while_no_agent_runs_waits_for_the_end_of_the_earlier(stage: Stage) -> None:
-    work = stage.work(programs.WAITS)
-    await work.assign()
-    await work.state(READY)
+    work = await stage.running()
     await stage.kill()
     await work.assign(attempt=1, revision=1)
     stage.bus.forget()
@@ -121,9 +113,7 @@ async def the_epoch_that_it_has_seen_outlives_it(stage: Stage) -> None:
     made = old.assignment()
     made.epoch = 6
     await stage.bus.assign(made)
-    probe = stage.work(programs.ends(0))
-    await probe.assign()
-    await probe.state(GONE)
+    await stage.passed()
     assert old.reports() == []
 
 
@@ -136,9 +126,7 @@ async def what_was_released_is_not_started_by_the_next(stage: Stage) -> None:
     await work.nothing_left()
     await again(stage)
     await stage.bus.assign(made)
-    probe = stage.work(programs.ends(0))
-    await probe.assign()
-    await probe.state(GONE)
+    await stage.passed()
     assert await work.starts() == 1
 
 
@@ -234,9 +222,7 @@ async def an_agent_that_holds_starts_nothing_and_tells_what_it_has(stage: Stage)
 @case(Capability.REBOOTS, alone=True)
 async def a_node_that_starts_again_while_no_agent_runs_is_noticed(stage: Stage) -> None:
     node = stage.node()
-    work = stage.work(programs.WAITS, runs=[run(node=node)])
-    await work.assign()
-    await work.state(READY)
+    work = await stage.running(node)
     await stage.kill()
     await stage.platform.silence(node)
     await stage.platform.reboot(node)

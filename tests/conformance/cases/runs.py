@@ -23,9 +23,7 @@ async def a_later_attempt_waits_until_the_earlier_one_is_gone(stage: Stage) -> N
 
 @case()
 async def a_later_generation_of_a_training_replaces_the_earlier_one(stage: Stage) -> None:
-    work = stage.work(programs.WAITS)
-    await work.assign()
-    await work.state(READY)
+    work = await stage.running()
     await work.assign(generation=2, revision=1)
     name = work.name(generation=2)
     await work.state(READY, name=name)
@@ -90,9 +88,7 @@ async def more_trials_start_beside_those_that_run(stage: Stage) -> None:
 
 @case()
 async def an_attempt_on_another_node_runs_there(stage: Stage) -> None:
-    work = stage.work(programs.WAITS)
-    await work.assign()
-    await work.state(READY)
+    work = await stage.running()
     await work.assign(attempt=1, revision=1, runs=[run(node="n-1")])
     assert (await work.state(READY, attempt=1)).node == "n-1"
     assert work.is_in_turn(work.name(), work.name(attempt=1))

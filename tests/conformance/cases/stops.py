@@ -17,9 +17,7 @@ OURS: Final = fleet_pb2.FAILURE_CLASS_OURS
 
 @case()
 async def a_release_stops_what_runs_and_counts_as_ours(stage: Stage) -> None:
-    work = stage.work(programs.WAITS)
-    await work.assign()
-    await work.state(READY)
+    work = await stage.running()
     await work.release()
     failed = await work.state(FAILED)
     assert failed.failure == OURS
@@ -54,9 +52,7 @@ async def a_program_that_does_not_listen_is_killed_after_its_grace(stage: Stage)
 
 @case(given=[ChangeReason.SUSPENDED.value, ChangeReason.DELETED.value, ChangeReason.PREEMPTED.value])
 async def nothing_of_a_run_outlives_its_release(stage: Stage, reason: str) -> None:
-    work = stage.work(programs.WAITS)
-    await work.assign()
-    await work.state(READY)
+    work = await stage.running()
     await work.release(reason=reason)
     await work.state(GONE)
     await work.nothing_left()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
 import yaml
 
 from muster.fleet.v1 import fleet_pb2
 from tests.conformance.kubelets import MERGE, Kubelets, Object, environment_of
 from tests.conformance.platforms import Capability, Platform
+from tests.conformance.stage import Stage
 from tests.support.fake_api_server import FakeApiServer
 from tests.support.waiting import until
 
@@ -158,3 +159,13 @@ class Server(Played):
     """A real API server with its etcd."""
 
     name = "apiserver"
+
+
+def cluster_of(stage: Stage) -> Played:
+    """The platform of a case that needs CONTAINERS."""
+    return cast("Played", stage.platform)
+
+
+def fake_of(stage: Stage) -> Fake:
+    """The platform of a case that needs ADMISSION or API_FAULTS."""
+    return cast("Fake", stage.platform)

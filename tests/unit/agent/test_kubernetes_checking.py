@@ -84,8 +84,9 @@ def test_classes() -> None:
     assert checking.priority_class("muster", None).severity is Severity.ERROR
     assert checking.priority_class("muster", {"preemptionPolicy": "Never"}).severity is Severity.OK
     assert "PreemptLowerPriority: set it to Never" in checking.priority_class("muster", {}).text
-    assert checking.runtime_class("", there=False) is None
-    missing, there = checking.runtime_class("nvidia", there=False), checking.runtime_class("nvidia", there=True)
+    said = ("runtime class", "RuntimeClass")
+    assert checking.named_class(*said, "", there=False) is None
+    missing, there = (checking.named_class(*said, "nvidia", there=found) for found in (False, True))
     assert missing is not None
     assert there is not None
     assert (missing.severity, there.severity) == (Severity.ERROR, Severity.OK)

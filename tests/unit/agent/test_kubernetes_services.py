@@ -10,8 +10,8 @@ from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from muster_cluster_agent.adapters import specs
 from muster_cluster_agent.domain.kubernetes import manifests, marks, roots, workload_objects
+from muster_cluster_agent.domain.kubernetes.ingresses import Urls
 from muster_cluster_agent.domain.kubernetes.manifests import Style
-from muster_cluster_agent.domain.kubernetes.outside import Urls
 from muster_cluster_agent.domain.kubernetes.resources import SERVICE
 from muster_cluster_agent.domain.kubernetes.roots import WorkloadRoot
 from muster_cluster_agent.domain.model import Assignment, Revision, Run

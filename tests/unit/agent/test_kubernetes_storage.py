@@ -10,8 +10,8 @@ from muster.options.v1 import options_pb2
 from muster.workload.v1 import storage_pb2, workload_pb2
 from muster_cluster_agent.adapters import specs
 from muster_cluster_agent.domain.kubernetes import manifests, resources, run_objects, storage, workload_objects
+from muster_cluster_agent.domain.kubernetes.ingresses import Urls
 from muster_cluster_agent.domain.kubernetes.manifests import Style
-from muster_cluster_agent.domain.kubernetes.outside import Urls
 from muster_cluster_agent.domain.model import Assignment, Revision, Run
 from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan, replica_plans
 from muster_kernel import ids

@@ -39,18 +39,11 @@ RUNAWAYS: Final = metrics.counter(
 )
 
 
-class Lost(msgspec.Struct):
-    """A question has no answer. `runaway`: its expressions took too much processor time or memory."""
-
-    why: str
-    runaway: bool = True
-
-
 Spent = Callable[[float], None]
 """Hears how many seconds of processor time a question took."""
 
 
-_Reply = Told | Answered | Failed | Lost
+_Reply = Told | Answered | Failed | Broken
 
 
 class CelProcess:
@@ -73,8 +66,8 @@ class CelProcess:
                 return Values(matched, texts)
             case Failed(why=why):
                 return Broken(why)
-            case Lost(why=why, runaway=runaway):
-                return Broken(why, runaway=runaway)
+            case Broken() as broken:
+                return broken
             case Told():
                 raise AssertionError("the child answered another question")
 
@@ -85,7 +78,7 @@ class CelProcess:
         match await self._ask(Check(dict(expressions), schema), spent):
             case Told(problems=problems):
                 return problems
-            case Lost(why=why) | Failed(why=why):
+            case Broken(why=why) | Failed(why=why):
                 return {"condition": why}
             case Answered():
                 raise AssertionError("the child answered another question")
@@ -112,7 +105,7 @@ class CelProcess:
 
     async def _answer(self, asked: Evaluate | Check) -> _Reply:
         """The answer, or why there is none. A child that is ended from outside, or is silent, costs one more try."""
-        lost = Lost(_DIED)
+        lost = Broken(_DIED, runaway=True)
         for _ in range(2):
             try:
                 async with asyncio.timeout(_ANSWER_SECONDS):
@@ -120,13 +113,13 @@ class CelProcess:
             except TimeoutError:
                 # Its own clock would have ended it after CPU_SECONDS: a silent child was not given them.
                 await self._end()
-                lost = Lost(f"the expressions had no answer within {_ANSWER_SECONDS:g} s: {_STARVED}", runaway=False)
+                lost = Broken(f"the expressions had no answer within {_ANSWER_SECONDS:g} s: {_STARVED}")
             except (asyncio.IncompleteReadError, ConnectionError):
                 code = await self._end()
                 RUNAWAYS.inc()
                 if code == -signal.SIGPROF:
-                    return Lost(_TIMED_OUT)
-                lost = Lost(_DIED)
+                    return Broken(_TIMED_OUT, runaway=True)
+                lost = Broken(_DIED, runaway=True)
         return lost
 
     async def _exchange(self, asked: Evaluate | Check) -> Told | Answered | Failed:
@@ -174,7 +167,7 @@ class CelProcess:
 def _price(reply: _Reply) -> float:
     """What a question costs its rule and project, in seconds of processor time."""
     match reply:
-        case Lost(runaway=runaway):
+        case Broken(runaway=runaway):
             return _LOST_SECONDS if runaway else 0.0
         case answered:
             return answered.seconds

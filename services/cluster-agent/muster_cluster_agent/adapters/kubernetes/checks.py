@@ -96,14 +96,15 @@ class Checks:
         style = self._file.style
         raw = await self._class("scheduling.k8s.io/v1", "priorityclasses", style.priority_class)
         yield checking.priority_class(style.priority_class, raw)
-        raw = await self._class("node.k8s.io/v1", "runtimeclasses", style.runtime_class)
-        found = checking.runtime_class(style.runtime_class, there=raw is not None)
-        if found is not None:
-            yield found
-        raw = await self._class("networking.k8s.io/v1", "ingressclasses", style.urls.ingress_class)
-        found = checking.ingress_class(style.urls.ingress_class, there=raw is not None)
-        if found is not None:
-            yield found
+        named = (
+            ("runtime class", "RuntimeClass", "node.k8s.io/v1", "runtimeclasses", style.runtime_class),
+            ("ingress class", "IngressClass", "networking.k8s.io/v1", "ingressclasses", style.urls.ingress_class),
+        )
+        for subject, kind, api, plural, name in named:
+            raw = await self._class(api, plural, name)
+            found = checking.named_class(subject, kind, name, there=raw is not None)
+            if found is not None:
+                yield found
         classes = await self._client.get("/apis/storage.k8s.io/v1/storageclasses")
         yield checking.storage_classes(classes["items"])
 

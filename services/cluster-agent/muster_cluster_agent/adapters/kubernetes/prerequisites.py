@@ -20,17 +20,17 @@ from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client, Js
 from muster_cluster_agent.adapters.kubernetes.keys import new_pair
 from muster_cluster_agent.domain.actions import Answer
 from muster_cluster_agent.domain.kubernetes import (
+    ingresses,
     marks,
-    outside,
     programs,
     refusals,
     roots,
     run_objects,
     workload_objects,
 )
+from muster_cluster_agent.domain.kubernetes.ingresses import Urls
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.names import keys_name, workload_base
-from muster_cluster_agent.domain.kubernetes.outside import Urls
 from muster_cluster_agent.domain.kubernetes.resources import (
     BUDGET,
     CONFIG_MAP,
@@ -166,17 +166,21 @@ class Prerequisites:
 
     async def _check_hosts(self, plan: ReplicaPlan, ingress: Manifest) -> None:
         """Raises ApiError where an Ingress of another workload, or of another tool, has a host of this one."""
-        wanted = outside.hosts_of(ingress)
+        wanted = ingresses.hosts_of(ingress)
         path = f"{INGRESS.path(plan.namespace)}/{ingress['metadata']['name']}"
         mine = await self._client.find(path)
-        if mine is not None and self._is_ours(mine["metadata"], plan.workload_id) and wanted <= outside.hosts_of(mine):
+        if (
+            mine is not None
+            and self._is_ours(mine["metadata"], plan.workload_id)
+            and wanted <= ingresses.hosts_of(mine)
+        ):
             return  # it has the host already
         page: Json = {}
         while not page or page["metadata"].get("continue"):
             more = {"continue": page["metadata"]["continue"]} if page else {}
             page = await self._client.get(INGRESS.everywhere, limit=_PAGE, **more)
             for raw in page["items"]:
-                both = wanted & outside.hosts_of(raw)
+                both = wanted & ingresses.hosts_of(raw)
                 if both and not self._is_ours(raw["metadata"], plan.workload_id):
                     reason = self._reason(raw["metadata"])
                     raise ApiError(_CONFLICT, reason, refusals.host_taken(min(both), raw["metadata"], plan.namespace))

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Final
 
 from muster_cluster_agent.adapters.support import CONTROL_PLANE, Support
+from muster_cluster_agent.domain.kubernetes.ingresses import GROUPS, USERS
 from muster_cluster_agent.domain.kubernetes.manifests import Style
-from muster_cluster_agent.domain.kubernetes.outside import GROUPS, USERS
 
 _MADE: Final = frozenset(
     {"allow_privilege_escalation", "annotations", "args", "capabilities", "clean_pod_policy", "command"}
@@ -56,10 +56,15 @@ def support_of(allowed: AbstractSet[str], style: Style) -> Support:
     """What a cluster does whose file allows these of ALLOWABLE. style: what else its file says of pods."""
     images, urls = style.images, style.urls
     fields = frozenset[str]().union(*(_INTO_THE_NODE[word] for word in allowed))
-    fields |= {"jupyter"} if images.notebook else frozenset()
-    fields |= {"tensorboard", "tensorboard_logdir"} if images.tensorboard else frozenset()
-    fields |= {"git_sync"} if images.git else frozenset()
-    fields |= {"exposed_urls", "is_private_service_url"} if urls.domain else frozenset()
+    given = {
+        "jupyter": images.notebook,
+        "tensorboard": images.tensorboard,
+        "tensorboard_logdir": images.tensorboard,
+        "git_sync": images.git,
+        "exposed_urls": urls.domain,
+        "is_private_service_url": urls.domain,
+    }
+    fields |= {name for name, what in given.items() if what}
     # An address that is open to everyone is worse than none where its users were named.
     closed = [word for word, who in _BY_GATEWAY if not urls.knows(who)]
     return replace(

@@ -94,22 +94,13 @@ def priority_class(name: str, raw: Json | None) -> Finding:
     return ok(subject, name)
 
 
-def runtime_class(name: str, *, there: bool) -> Finding | None:
-    """The RuntimeClass of the pods; None: the cluster file names none."""
+def named_class(subject: str, kind: str, name: str, *, there: bool) -> Finding | None:
+    """A class that the cluster file may name, such as the RuntimeClass of the pods; None: it names none."""
     if not name:
         return None
     if there:
-        return ok("runtime class", name)
-    return error("runtime class", f"RuntimeClass {name} is missing: create it, or change the cluster file")
-
-
-def ingress_class(name: str, *, there: bool) -> Finding | None:
-    """The IngressClass of addresses outside; None: the cluster file names none."""
-    if not name:
-        return None
-    if there:
-        return ok("urls", f"addresses get IngressClass {name}")
-    return error("urls", f"IngressClass {name} is missing: install its controller, or change `urls`")
+        return ok(subject, name)
+    return error(subject, f"{kind} {name} is missing: create it, or change the cluster file")
 
 
 def storage_classes(found: Iterable[Json]) -> Finding:

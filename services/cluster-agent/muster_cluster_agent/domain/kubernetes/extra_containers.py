@@ -17,9 +17,8 @@ from muster_cluster_agent.domain.kubernetes.resources import Manifest
 from muster_cluster_agent.domain.kubernetes.starts import Mount
 from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan
 
-TENSORBOARD: Final = "tensorboard"
+_TENSORBOARD: Final = "tensorboard"
 _LOGS: Final = "tensorboard-logs"
-_SHM: Final = "/dev/shm"  # noqa: S108  of a workload with largeShm
 _CHECKOUT: Final = "git-"
 _WEB: Final = ("--host=0.0.0.0", f"--port={TENSORBOARD_PORT}")
 
@@ -36,10 +35,11 @@ class Images:
 def volumes_of(plan: ReplicaPlan, paths: Iterable[str]) -> Iterator[tuple[Manifest, Manifest]]:
     """Each volume that these containers share with the pod's own, and where both find it.
 
-    paths: where other volumes are mounted. Raises InvalidCommand for a path that is taken, or that no volume may have.
+    paths: where other volumes are or may be mounted. Raises InvalidCommand for a path that is taken, or that no volume
+    may have.
     """
     container = plan.container_or_empty
-    taken = {*map(_normal, paths), *map(str, Mount), _SHM}
+    taken = {*map(_normal, paths)}
     for number, checkout in enumerate(container.checkouts):
         path = _normal(checkout.path)
         if path in taken:
@@ -121,9 +121,9 @@ def _tensorboard(plan: ReplicaPlan, image: str, common: Manifest, mounts: Sequen
     if TENSORBOARD_PORT in plan.ports:
         raise InvalidCommand(f"port {TENSORBOARD_PORT} is TensorBoard's own: let the workload listen on another one")
     return {
-        "name": TENSORBOARD,
+        "name": _TENSORBOARD,
         "image": image,
-        "command": ["tensorboard", f"--logdir={logs.replace('$', '$$')}", *_WEB],
+        "command": [_TENSORBOARD, f"--logdir={logs.replace('$', '$$')}", *_WEB],
         "restartPolicy": "Always",
         "ports": [{"containerPort": TENSORBOARD_PORT, "name": port_name(TENSORBOARD_PORT)}],
         "volumeMounts": [{**mount, "readOnly": True} for mount in mounts if mount["name"] != "shm"],

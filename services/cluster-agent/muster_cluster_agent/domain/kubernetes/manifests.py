@@ -17,9 +17,9 @@ from muster_cluster_agent.domain.container import Container, Security
 from muster_cluster_agent.domain.environment import identity
 from muster_cluster_agent.domain.kubernetes import extra_containers, marks, storage
 from muster_cluster_agent.domain.kubernetes.extra_containers import Images
+from muster_cluster_agent.domain.kubernetes.ingresses import Urls
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.names import credentials_name, hosts_name, keys_name, port_name
-from muster_cluster_agent.domain.kubernetes.outside import Urls
 from muster_cluster_agent.domain.kubernetes.programs import programs_name
 from muster_cluster_agent.domain.kubernetes.resources import Manifest
 from muster_cluster_agent.domain.kubernetes.starts import Mount, Start, start_of
@@ -164,7 +164,8 @@ def _volumes(plan: ReplicaPlan, container: Container, start: Start) -> Iterable[
     """Each volume of the pod, and where its container finds it."""
     said = [*storage.volumes_of(plan)]
     yield from said
-    yield from extra_containers.volumes_of(plan, [mount["mountPath"] for _, mount in said])
+    taken = [*(mount["mountPath"] for _, mount in said), *map(str, Mount), _SHM]
+    yield from extra_containers.volumes_of(plan, taken)
     if container.large_shm and _SHM not in storage.paths_of(plan):
         size = (plan.limits.memory_limit or plan.limits.memory or 2 * _SHM_BYTES) // 2
         shm = {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(size)}}

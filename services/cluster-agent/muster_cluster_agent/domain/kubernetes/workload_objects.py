@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from muster_cluster_agent.domain.container import Reach, ServedPort
-from muster_cluster_agent.domain.kubernetes import marks, outside
+from muster_cluster_agent.domain.kubernetes import ingresses, marks
+from muster_cluster_agent.domain.kubernetes.ingresses import Urls
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.names import port_name, service_name, workload_base
-from muster_cluster_agent.domain.kubernetes.outside import Urls
 from muster_cluster_agent.domain.kubernetes.resources import (
     CLAIM,
     CONFIG_MAP,
@@ -62,7 +62,7 @@ def objects_of(owner: Owner, plan: ReplicaPlan, urls: Urls) -> tuple[tuple[Resou
     return (
         *claims,
         *((SERVICE, service) for service in services_of(owner, plan)),
-        *((INGRESS, ingress) for ingress in outside.ingresses_of(owner, plan, urls)),
+        *((INGRESS, ingress) for ingress in ingresses.ingresses_of(owner, plan, urls)),
     )
 
 
@@ -85,7 +85,7 @@ def addresses_of(plan: ReplicaPlan, urls: Urls) -> tuple[str, ...]:
     None for a replica without ports: its workload is not reached by it. Raises InvalidCommand.
     """
     ports = plan.served if plan.ports or plan.container_or_empty.tensorboard else ()
-    from_outside = [outside.text_of(each, urls) for each in outside.addresses_of(plan, urls)] if ports else []
+    from_outside = [ingresses.text_of(each, urls) for each in ingresses.addresses_of(plan, urls)] if ports else []
     name = f"{_name(plan, Reach.CLUSTER)}.{plan.namespace}.svc"
     inside = [f"http://{name}:{_inside(port)['port']}" for port in ports]
     chosen = [port.external for port in ports if port.reach is Reach.NODES and port.external]
@@ -96,7 +96,7 @@ def change_of(resource: Resource, asked: Manifest, found: Mapping[str, Any]) -> 
     """The patch that an object needs which is there already; None: it needs none."""
     if resource is SERVICE and _ports_differ(asked, found):
         return {"spec": {"ports": asked["spec"]["ports"]}}
-    if resource is INGRESS and outside.differs(asked, found):
+    if resource is INGRESS and ingresses.differs(asked, found):
         return {"metadata": {"annotations": asked["metadata"]["annotations"]}, "spec": {"tls": None, **asked["spec"]}}
     return None
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.workload.v1 import workload_pb2
-from muster_cluster_agent.domain.kubernetes import outside, workload_objects
-from muster_cluster_agent.domain.kubernetes.outside import Urls
+from muster_cluster_agent.domain.kubernetes import ingresses, workload_objects
+from muster_cluster_agent.domain.kubernetes.ingresses import Urls
 from muster_cluster_agent.domain.kubernetes.resources import INGRESS, SERVICE
 from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan
 from muster_kernel import ids
@@ -32,7 +32,7 @@ def item(label: str = "web", container: int = 8080, url: str = "", **fields: Any
 
 def test_an_address_is_made_of_workload_and_project_and_leads_to_the_port() -> None:
     plan = exposed(item())
-    (ingress,) = outside.ingresses_of(OWNER, plan, URLS)
+    (ingress,) = ingresses.ingresses_of(OWNER, plan, URLS)
     assert ingress["metadata"]["name"] == f"{BASE}-url-web"
     assert ingress["spec"] == {
         "ingressClassName": "nginx",
@@ -61,7 +61,7 @@ def test_an_address_is_made_of_workload_and_project_and_leads_to_the_port() -> N
 
 def test_a_second_address_has_its_port_in_its_name() -> None:
     plan = exposed(item(), item("board", 6006), item("own", 9090, "https://own.lab.example/a/b"))
-    assert [outside.text_of(each, URLS) for each in outside.addresses_of(plan, URLS)] == [
+    assert [ingresses.text_of(each, URLS) for each in ingresses.addresses_of(plan, URLS)] == [
         "https://bert-p.lab.example",
         "https://bert-6006-p.lab.example",
         "https://own.lab.example/a/b",
@@ -69,27 +69,27 @@ def test_a_second_address_has_its_port_in_its_name() -> None:
 
 
 def test_one_port_has_one_made_up_address_and_no_address_is_there_twice() -> None:
-    assert len(outside.addresses_of(exposed(item(), item("again")), URLS)) == 1
+    assert len(ingresses.addresses_of(exposed(item(), item("again")), URLS)) == 1
     twice = exposed(item(url="https://a.lab.example/x"), item("b", 9090, "https://a.lab.example/x"))
     with pytest.raises(InvalidCommand, match=r"names a\.lab\.example/x twice"):
-        outside.addresses_of(twice, URLS)
+        ingresses.addresses_of(twice, URLS)
 
 
 def test_users_of_an_address_are_not_forgotten_where_the_file_has_changed() -> None:
     names = workload_pb2.StringList(values=["ann"])
     with pytest.raises(InvalidCommand, match="checks no authorizedUsers"):
-        outside.addresses_of(exposed(item(authorized_users=names)), URLS)
+        ingresses.addresses_of(exposed(item(authorized_users=names)), URLS)
     with pytest.raises(InvalidCommand, match="checks no authorizedGroups"):
-        outside.addresses_of(exposed(item(authorized_groups=names)), URLS)
+        ingresses.addresses_of(exposed(item(authorized_groups=names)), URLS)
 
 
 def test_a_private_service_and_a_cluster_without_a_domain_have_none() -> None:
     private = exposed(item(), is_private_service_url=True)
-    assert outside.addresses_of(private, URLS) == ()
+    assert ingresses.addresses_of(private, URLS) == ()
     (service,) = workload_objects.services_of(OWNER, private)
     assert [port["port"] for port in service["spec"]["ports"]] == [8080], "it is reached inside the cluster"
-    assert outside.addresses_of(exposed(item()), Urls()) == ()
-    assert outside.addresses_of(exposed(item(deleted=True)), URLS) == ()
+    assert ingresses.addresses_of(exposed(item()), Urls()) == ()
+    assert ingresses.addresses_of(exposed(item(deleted=True)), URLS) == ()
 
 
 @pytest.mark.parametrize(
@@ -112,13 +112,13 @@ def test_a_private_service_and_a_cluster_without_a_domain_have_none() -> None:
 )
 def test_an_address_that_the_cluster_cannot_give_is_refused(url: str, words: str) -> None:
     with pytest.raises(InvalidCommand, match=words):
-        outside.addresses_of(exposed(item(url=url)), URLS)
+        ingresses.addresses_of(exposed(item(url=url)), URLS)
 
 
 @given(workload=st.text(min_size=1, max_size=63), project=st.text(min_size=1, max_size=63), port=st.integers(1, 65535))
 def test_every_name_makes_a_host(workload: str, project: str, port: int) -> None:
     plan = replace(exposed(item(), item("b", port)), workload=workload, project=project)
-    for address in outside.addresses_of(plan, URLS):
+    for address in ingresses.addresses_of(plan, URLS):
         label, _, domain = address.host.partition(".")
         assert domain == "lab.example"
         assert 0 < len(label) <= 63
@@ -128,25 +128,25 @@ def test_every_name_makes_a_host(workload: str, project: str, port: int) -> None
 def test_who_may_open_it_reaches_the_gateway_as_part_of_an_address() -> None:
     urls = Urls("lab.example", annotations=(("auth", "https://auth/?u={users}&g={groups}"), ("other", "x")))
     users = workload_pb2.StringList(values=["ann@example.org", "bob&g=admins\n"])
-    (ingress,) = outside.ingresses_of(OWNER, exposed(item(authorized_users=users)), urls)
+    (ingress,) = ingresses.ingresses_of(OWNER, exposed(item(authorized_users=users)), urls)
     assert ingress["metadata"]["annotations"] == {
         "auth": "https://auth/?u=ann@example.org,bob%26g%3Dadmins%0A&g=",
         "other": "x",
     }
-    assert (urls.knows(outside.USERS), urls.knows(outside.GROUPS)) == (True, True)
+    assert (urls.knows(ingresses.USERS), urls.knows(ingresses.GROUPS)) == (True, True)
 
 
 def test_an_ingress_is_changed_where_it_leads_elsewhere() -> None:
-    (asked,) = outside.ingresses_of(OWNER, exposed(item()), URLS)
-    (other,) = outside.ingresses_of(OWNER, exposed(item(container=9090)), URLS)
+    (asked,) = ingresses.ingresses_of(OWNER, exposed(item()), URLS)
+    (other,) = ingresses.ingresses_of(OWNER, exposed(item(container=9090)), URLS)
     there = {**asked, "metadata": {**asked["metadata"], "annotations": {"by": "others"}}, "status": {}}
     assert workload_objects.change_of(INGRESS, asked, there) is None
     change = workload_objects.change_of(INGRESS, other, there)
     assert change is not None
     assert change["spec"] == other["spec"]
-    (plain,) = outside.ingresses_of(OWNER, exposed(item()), Urls("lab.example", "nginx"))
+    (plain,) = ingresses.ingresses_of(OWNER, exposed(item()), Urls("lab.example", "nginx"))
     change = workload_objects.change_of(INGRESS, plain, there)
     assert change is not None
     assert change["spec"]["tls"] is None, "a merge patch takes out what is null"
-    assert outside.hosts_of(there) == {"bert-p.lab.example"}
-    assert outside.hosts_of({"spec": {"defaultBackend": {}}}) == frozenset()
+    assert ingresses.hosts_of(there) == {"bert-p.lab.example"}
+    assert ingresses.hosts_of({"spec": {"defaultBackend": {}}}) == frozenset()
