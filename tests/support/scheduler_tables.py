@@ -22,7 +22,7 @@ _SETS = {
     postgres._DEPARTMENTS: ("departments", ("name", "body"), 1),
     postgres._USAGE: ("usage", ("project", "pool", "body"), 2),
     postgres._POOLS: ("node_pools", ("id", "body"), 1),
-    postgres._REQUESTS: ("requests", ("workload", "generation", "body", "spec"), 2),
+    postgres._REQUESTS: ("requests", ("workload", "generation", "body", "added", "spec"), 2),
     postgres._REPLICAS: (
         "replicas",
         ("workload", "generation", "attempt", "role", "rank", "k", "place", "body"),
@@ -98,7 +98,12 @@ class Tables:
             asked = requests.get((workload, row["generation"]), {})
             for key in [key for key in requests if key[0] == workload]:
                 del requests[key]
-            kept = {"request": asked.get("body"), "spec": asked.get("spec"), "delete_at": at}
+            kept = {
+                "request": asked.get("body"),
+                "added": asked.get("added", ""),
+                "spec": asked.get("spec"),
+                "delete_at": at,
+            }
             self._put("retired", (workload,), row | kept)
 
     def _set_aside(self, *columns: Any) -> None:

@@ -265,7 +265,7 @@ def test_of_domains_that_would_do_those_are_taken_that_the_pool_fills_first(
 @pytest.mark.parametrize("apart", [BY_HOST, BY_RACK._replace(required=False), None])
 def test_what_the_database_keeps_of_it_reads_back(apart: Apart | None) -> None:
     asked = asks(apart, role(whole(), 2), required="block")
-    assert to_request(of_request(asked), asked.spec) == asked
+    assert to_request(*of_request(asked), asked.spec) == asked
 
 
 @pytest.mark.parametrize("kind", [WorkloadKind.INFERENCE, WorkloadKind.TRAINING])

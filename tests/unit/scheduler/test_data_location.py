@@ -114,7 +114,7 @@ def test_a_later_revision_stays_unless_its_spec_excludes_the_cluster() -> None:
 
 def test_a_row_remembers_where_the_data_is() -> None:
     bound = _keeps()._replace(clusters=("c1",), data=DataLocation("c1", ("c1", "c2")))
-    assert to_request(of_request(bound), bound.spec) == bound
+    assert to_request(*of_request(bound), bound.spec) == bound
 
 
 def test_claims_that_go_with_a_run_keep_no_data() -> None:

@@ -233,7 +233,7 @@ def test_rows_keep_what_decides() -> None:
     fleet = grown(4, most=5)
     gang = fleet.workload(1)
     assert gang.request is not None
-    assert to_request(of_request(gang.request), b"") == gang.request
+    assert to_request(*of_request(gang.request), b"") == gang.request
     row = {"id": gang.id, "project": "p", "name": "w1", "phase": "Running", "desired": "Running", "attempt": 1}
     read, _ = to_workload({**row, "body": of_workload(gang)}, {})
     assert (read.calm_since, read.resized) == (gang.calm_since, gang.resized)

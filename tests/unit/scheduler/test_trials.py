@@ -281,7 +281,7 @@ def test_rows_keep_the_numbers() -> None:
     assert (body["next_trial"], body["open_trials"]) == (3, [0, 1, 2])
     asked = fleet.workload(1).request
     assert asked is not None
-    assert to_request(of_request(asked), asked.spec) == asked
+    assert to_request(*of_request(asked), asked.spec) == asked
 
 
 @pytest.mark.parametrize(

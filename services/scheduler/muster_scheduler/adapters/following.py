@@ -33,9 +33,10 @@ WORKLOADS: Final = """
 SELECT id::text AS id, project, name, phase, desired, generation, attempt, body
 FROM workloads WHERE id = ANY ($1::uuid[])
 """
-REQUESTS: Final = (
-    "SELECT workload::text AS workload, generation, body, spec FROM requests WHERE workload = ANY ($1::uuid[])"
-)
+REQUESTS: Final = """
+SELECT workload::text AS workload, generation, body, added, spec
+FROM requests WHERE workload = ANY ($1::uuid[])
+"""
 REPLICAS: Final = """
 SELECT workload::text AS workload, generation, attempt, role, rank, k, place, body
 FROM replicas WHERE workload = ANY ($1::uuid[])

@@ -23,6 +23,7 @@ from muster_scheduler.domain.state import Plan
 from muster_scheduler.ports import Unpublishable
 
 _Value = TypeVar("_Value")
+_Row = TypeVar("_Row")
 
 _WORKLOADS: Final = """
 INSERT INTO workloads (id, project, name, phase, desired, generation, attempt, updated, body)
@@ -37,18 +38,19 @@ WITH over AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[]) AS o(id, delet
 gone AS (DELETE FROM workloads w USING over WHERE w.id = over.id RETURNING w.*),
 asked AS (DELETE FROM requests r USING over WHERE r.workload = over.id RETURNING r.*)
 INSERT INTO retired
-    (id, project, name, phase, desired, generation, attempt, updated, body, request, spec, delete_at, archived)
-SELECT g.id, g.project, g.name, g.phase, g.desired, g.generation, g.attempt, g.updated, g.body, a.body, a.spec,
-       o.delete_at, g.archived
+    (id, project, name, phase, desired, generation, attempt, updated, body, request, added, spec, delete_at,
+     archived)
+SELECT g.id, g.project, g.name, g.phase, g.desired, g.generation, g.attempt, g.updated, g.body, a.body,
+       coalesce(a.added, ''), a.spec, o.delete_at, g.archived
 FROM gone g JOIN over o ON o.id = g.id LEFT JOIN asked a ON a.workload = g.id AND a.generation = g.generation
 ON CONFLICT (id) DO UPDATE SET phase = excluded.phase, desired = excluded.desired, generation = excluded.generation,
     attempt = excluded.attempt, updated = excluded.updated, body = excluded.body, delete_at = excluded.delete_at,
     archived = excluded.archived
 """  # a row is in both tables if a release without `retired` led meanwhile, and deleted the workload
 _REQUESTS: Final = """
-INSERT INTO requests (workload, generation, body, spec)
-SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::bytea[])
-ON CONFLICT (workload, generation) DO UPDATE SET body = excluded.body
+INSERT INTO requests (workload, generation, body, added, spec)
+SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::bytea[])
+ON CONFLICT (workload, generation) DO UPDATE SET body = excluded.body, added = excluded.added
 """
 _REPLICAS: Final = """
 INSERT INTO replicas (workload, generation, attempt, role, rank, k, place, body)
@@ -230,7 +232,7 @@ class PostgresStore:
             if w.request is not None
         ]
         if asked:
-            generations = [(i, r.generation, _encoded(i, workload_rows.of_request, r), r.spec) for i, r in asked]
+            generations = [(i, r.generation, *_encoded(i, workload_rows.of_request, r), r.spec) for i, r in asked]
             await unit.connection.execute(_REQUESTS, *_columns(generations))
 
     async def _replicas(self, unit: Unit, touched: Iterable[Holder], world: World) -> None:
@@ -250,7 +252,7 @@ class PostgresStore:
             await unit.connection.execute(_REPLICAS_OVER, *_columns(map(astuple, over)))
 
 
-def _encoded(workload: str, encode: Callable[[_Value], str], value: _Value) -> str:
+def _encoded(workload: str, encode: Callable[[_Value], _Row], value: _Value) -> _Row:
     """Return the row of a value of a workload. Raises Unpublishable, so that only this workload is set aside."""
     try:
         return encode(value)

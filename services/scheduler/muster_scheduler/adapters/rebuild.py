@@ -36,7 +36,7 @@ PARTS: Final = "SELECT cluster, number, start, sequence, total, digest, checksum
 QUARANTINE: Final = "SELECT workload::text AS workload, error, trace, at FROM quarantine"
 # The run times of workloads that completed lately; older ones say little about current workloads.
 COMPLETED: Final = """
-SELECT id::text AS id, project, name, phase, desired, generation, attempt, body, request, spec
+SELECT id::text AS id, project, name, phase, desired, generation, attempt, body, request, added, spec
 FROM retired WHERE phase = 'Completed' ORDER BY updated DESC LIMIT 5000
 """
 _WORKLOADS: Final = """
@@ -44,7 +44,7 @@ SELECT id::text AS id, project, name, phase, desired, generation, attempt, body
 FROM workloads WHERE id > $1::uuid ORDER BY workloads.id LIMIT $2
 """  # `ORDER BY id` would mean the text: every batch would sort the rest of the table
 _REQUESTS: Final = """
-SELECT workload::text AS workload, generation, body, spec
+SELECT workload::text AS workload, generation, body, added, spec
 FROM requests WHERE workload > $1::uuid AND workload <= $2::uuid
 """
 _REPLICAS: Final = """
@@ -175,7 +175,7 @@ class Kept:
     """Values that rows share, kept once."""
 
     def __init__(self) -> None:
-        self._requests: dict[str, Request] = {}
+        self._requests: dict[tuple[str, str], Request] = {}
         self.words: dict[str, str] = {}
 
     @property
@@ -183,11 +183,11 @@ class Kept:
         """The number of values that are kept."""
         return len(self._requests) + len(self.words)
 
-    def request(self, body: str, spec: bytes) -> Request:
-        """Return the request of a row. It shares everything except its spec with the other rows of the same body."""
-        known = self._requests.get(body)
+    def request(self, body: str, added: str, spec: bytes) -> Request:
+        """Return the request of a row. It shares everything except its spec with the other rows of the same fields."""
+        known = self._requests.get((body, added))
         if known is None:
-            known = self._requests[body] = workload_rows.to_request(body, b"")
+            known = self._requests[body, added] = workload_rows.to_request(body, added, b"")
         return Request._make((*known[:_SPEC], spec, *known[_SPEC + 1 :]))
 
 
@@ -195,7 +195,7 @@ def workloads_of(kept: Kept, stretch: Stretch) -> Iterator[Workload]:
     """Yield the workloads of a batch with their requests and replicas; nothing is charged yet."""
     requests: dict[tuple[str, int], Request] = {}
     for row in stretch.requests:
-        requests[row["workload"], row["generation"]] = kept.request(row["body"], row["spec"])
+        requests[row["workload"], row["generation"]] = kept.request(row["body"], row["added"], row["spec"])
     replicas: dict[str, list[Any]] = {}
     for row in stretch.replicas:
         replicas.setdefault(row["workload"], []).append(row)

@@ -33,15 +33,15 @@ _RENEWED: Final = 500  # rows in one transaction
 _BACKLOG: Final = timedelta(days=1)  # an admission may wait to be read; only tests have a retention of minutes
 REVIVE: Final = """
 DELETE FROM retired WHERE id = ANY ($1::uuid[])
-RETURNING id::text AS id, project, name, phase, desired, generation, attempt, body, request, spec
+RETURNING id::text AS id, project, name, phase, desired, generation, attempt, body, request, added, spec
 """
 _DUE: Final = "SELECT id::text AS id FROM retired WHERE delete_at <= $1 ORDER BY delete_at LIMIT $2"
 _BY_ID: Final = """
-SELECT id::text AS id, project, name, phase, desired, generation, attempt, body, request, spec
+SELECT id::text AS id, project, name, phase, desired, generation, attempt, body, request, added, spec
 FROM retired WHERE id = $1::uuid
 """
 _BY_NAME: Final = """
-SELECT id::text AS id, project, name, phase, desired, generation, attempt, body, request, spec
+SELECT id::text AS id, project, name, phase, desired, generation, attempt, body, request, added, spec
 FROM retired WHERE (project, name) = ($1, $2) ORDER BY updated DESC LIMIT 1
 """
 _ARCHIVE: Final = """
@@ -138,5 +138,5 @@ def to_workload(row: Any) -> Workload:
     """Return the workload of a row."""
     workload, _ = workload_rows.to_workload(row, {})
     if row["request"] is not None:
-        workload.request = workload_rows.to_request(row["request"], row["spec"])
+        workload.request = workload_rows.to_request(row["request"], row["added"], row["spec"])
     return workload

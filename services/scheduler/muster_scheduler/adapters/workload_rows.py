@@ -1,21 +1,33 @@
 """The form of workloads, their requests and their replicas in the database.
 
-postgres.py uses it to write, and rebuild.py to read; rows.py has the rest of the state.
+postgres.py uses it to write, and rebuild.py to read; rows.py has the rest of the state. A named tuple is written as an
+array, and a release refuses an array that is longer than its own. So a field that is added to one is written by name,
+where an older release does not read it (decisions/0011).
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import asdict
 
 from muster_kernel.lifecycle import DesiredPhase, Phase
-from muster_kernel.reasons import ChangeReason, WaitingReason
+from muster_kernel.reasons import ChangeReason, FailureClass, WaitingReason
 from muster_scheduler.adapters.rows import copied, text
 from muster_scheduler.domain.asked.courses import COURSE, FIRST, Claim, Reservation, turned
 from muster_scheduler.domain.asked.refusals import Refusal
 from muster_scheduler.domain.asked.requests import Grant, Holder
-from muster_scheduler.domain.asked.workloads import NO_NEWS, Ending, News, Replica, ReplicaState, Request, Workload
+from muster_scheduler.domain.asked.workloads import (
+    NO_NEWS,
+    DataLocation,
+    Ending,
+    News,
+    Replica,
+    ReplicaState,
+    Request,
+    Workload,
+)
 
 _NOTHING: Final = b""
 
@@ -72,6 +84,28 @@ class WorkloadBody(msgspec.Struct, frozen=True, omit_defaults=True):
     refusals: tuple[Refusal, ...] = ()
 
 
+class AddedFields(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The last fields of a request, which its array does not have."""
+
+    keeps_data: bool = False
+    data: DataLocation | None = None
+
+
+class NewsBody(NamedTuple):
+    """The array of what an agent has said of a replica; ReplicaBody has the later fields of `News`."""
+
+    failure: FailureClass = FailureClass.NONE
+    exit_code: int | None = None
+    name: str = ""
+    message: str = ""
+    endpoints: tuple[str, ...] = ()
+    started: int = 0
+    finished: int = 0
+
+
+_NO_NEWS: Final = NewsBody()
+
+
 class ReplicaBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """A replica's row, without its key."""
 
@@ -82,7 +116,9 @@ class ReplicaBody(msgspec.Struct, frozen=True, omit_defaults=True):
     kept: bool = False
     accounted: bool = True
     seen: tuple[int, int] = (0, 0)
-    news: News = NO_NEWS
+    news: NewsBody = _NO_NEWS
+    substate: str = ""
+    substate_since: int = 0
 
 
 _APART: Final = frozenset({"avoid", "replacements", "failures", "old_generation"})
@@ -104,6 +140,13 @@ _workload = msgspec.json.Decoder(WorkloadBody)
 _said = msgspec.json.Decoder(dict[str, Any])
 _replica = msgspec.json.Decoder(ReplicaBody)
 _request = msgspec.json.Decoder(Request)
+_added = msgspec.json.Decoder(AddedFields)
+_NONE_ADDED: Final = AddedFields()
+REQUEST_ARRAY: Final = len(Request._fields) - len(AddedFields.__struct_fields__)
+"""The number of fields in a request's array."""
+_PLAIN_REPLICA: Final = tuple(
+    name for name in ReplicaBody.__struct_fields__ if name not in News._fields and name != "news"
+)
 
 
 def of_workload(workload: Workload) -> str:
@@ -152,24 +195,30 @@ def to_workload(row: Any, words: dict[str, str]) -> tuple[Workload, int]:
     return workload, read.old_generation
 
 
-def of_request(request: Request) -> str:
-    """Return a request's body, without the spec."""
-    return text(request._replace(spec=_NOTHING))
+def of_request(request: Request) -> tuple[str, str]:
+    """Return a request's body without the spec, and its added fields; empty if all of them have their initial value."""
+    added: AddedFields = copied(request, AddedFields)
+    return text(request._replace(spec=_NOTHING)[:REQUEST_ARRAY]), "" if added == _NONE_ADDED else text(added)
 
 
-def to_request(body: str, spec: bytes) -> Request:
-    """Return the request of a row."""
-    return _request.decode(body)._replace(spec=spec)
+def to_request(body: str, added: str, spec: bytes) -> Request:
+    """Return the request of a row. added: empty if the row is of a release without these fields."""
+    request = _request.decode(body)._replace(spec=spec)
+    return request._replace(**asdict(_added.decode(added))) if added else request
 
 
 def of_replica(replica: Replica) -> str:
     """Return a replica's body."""
-    return text(copied(replica, ReplicaBody))
+    news = replica.news
+    said = NewsBody._make(news[: len(NewsBody._fields)])
+    later = {"substate": news.substate, "substate_since": news.substate_since}
+    return text(copied(replica, ReplicaBody, news=said, **later))
 
 
 def to_replica(row: Any) -> Replica:
     """Return the replica of a row."""
     holder = Holder(str(row["workload"]), row["generation"], row["attempt"], row["role"], row["rank"], row["k"])
     read = _replica.decode(row["body"])
-    plain = {name: getattr(read, name) for name in ReplicaBody.__struct_fields__}
-    return Replica(holder, leaving=row["place"] == "leaving", **plain)
+    plain = {name: getattr(read, name) for name in _PLAIN_REPLICA}
+    news = News(*read.news, read.substate, read.substate_since)
+    return Replica(holder, leaving=row["place"] == "leaving", news=NO_NEWS if news == NO_NEWS else news, **plain)
