@@ -37,9 +37,10 @@ SELECT ('00000000-0000-7000-8000-' || lpad(to_hex($1 + n), 12, '0'))::uuid, t.pr
        replace(t.workload, '$5', ($4::bigint + n)::text)
 FROM generate_series(0, $6::bigint - 1) n JOIN templates t ON t.k = n % (SELECT count(*) FROM templates)
 """
+_REQUEST_COLUMNS: Final = ("workload", "generation", "body", "added", "spec")
 _ASKED: Final = """
-INSERT INTO requests (workload, generation, body, spec)
-SELECT ('00000000-0000-7000-8000-' || lpad(to_hex($1 + n), 12, '0'))::uuid, 1, t.request, $2
+INSERT INTO requests (workload, generation, body, added, spec)
+SELECT ('00000000-0000-7000-8000-' || lpad(to_hex($1 + n), 12, '0'))::uuid, 1, t.request, t.added, $2
 FROM generate_series(0, $3::bigint - 1) n JOIN templates t ON t.k = n % (SELECT count(*) FROM templates)
 """
 _COLUMNS: Final = ("id", "project", "name", "phase", "desired", "generation", "attempt", "updated", "body")
@@ -200,10 +201,10 @@ async def _write_running(connection: asyncpg.Connection, size: Size, spec: bytes
         line = (workload.id, workload.project, workload.name, workload.phase.value, workload.desired.value, 1, 1, now)
         workloads.append((*line, workload_rows.of_workload(workload)))
         assert workload.request is not None
-        requests.append((workload.id, 1, workload_rows.of_request(workload.request), spec))
+        requests.append((workload.id, 1, *workload_rows.of_request(workload.request), spec))
         replicas.append((*astuple(replica.holder), "current", workload_rows.of_replica(replica)))
     await connection.copy_records_to_table("workloads", records=workloads, columns=_COLUMNS)
-    await connection.copy_records_to_table("requests", records=requests)
+    await connection.copy_records_to_table("requests", records=requests, columns=_REQUEST_COLUMNS)
     await connection.copy_records_to_table("replicas", records=replicas)
     return len(workloads) + 1
 
@@ -214,9 +215,11 @@ async def _write_queue(connection: asyncpg.Connection, size: Size, spec: bytes, 
     for number in range(max(size.projects, size.classes) * 5):
         workload = _workload(size, number, asked_of(size, number), mark)
         assert workload.request is not None
-        bodies = workload_rows.of_workload(workload), workload_rows.of_request(workload.request)
+        bodies = workload_rows.of_workload(workload), *workload_rows.of_request(workload.request)
         templates.append((number, workload.project, *bodies))
-    await connection.execute("CREATE TEMP TABLE templates (k bigint, project text, workload text, request text)")
+    await connection.execute(
+        "CREATE TEMP TABLE templates (k bigint, project text, workload text, request text, added text)"
+    )
     await connection.copy_records_to_table("templates", records=templates)
     queued = _QUEUED.replace("'$5'", f"'{mark}'").replace("$6", "$5")
     phases = (Phase.PENDING.value, DesiredPhase.RUNNING.value)
