@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import pytest
 from msgspec import inspect
 
-from muster_kernel.reasons import FailureClass
+from muster_kernel.reasons import FailureClass, WaitingReason
 from muster_scheduler.adapters import rows, workload_rows
 from muster_scheduler.domain.asked.requests import Grant, Holder
-from muster_scheduler.domain.asked.workloads import DataLocation, News, Replica, Request
+from muster_scheduler.domain.asked.workloads import DataLocation, News, Replica, Request, Workload
 from muster_scheduler.domain.shares.decay import Faded
 from tests.support.fleets import request
 
@@ -28,8 +29,10 @@ BODIES: Final = (
     workload_rows.WorkloadBody,
     workload_rows.ReplicaBody,
 )
+LATER: Final = workload_rows.LATER_REASONS
+"""Words that stand only where the last release does not look."""
 FORMS: Final = Path(__file__).with_name("row_forms.json")
-"""The fields of each array, and the names that each object must have, as the oldest release in use reads them."""
+"""How the last release reads them: fields of arrays, required names of objects, words of enumerations."""
 
 
 def _types(of: Any) -> Iterator[inspect.Type]:
@@ -46,19 +49,23 @@ def _types(of: Any) -> Iterator[inspect.Type]:
 def _forms() -> dict[str, dict[str, list[str]]]:
     arrays: dict[str, list[str]] = {"Request": list(Request._fields[: workload_rows.REQUEST_ARRAY])}
     objects: dict[str, list[str]] = {}
+    words: dict[str, list[str]] = {}
     for body in (*BODIES, Request):
         for found in _types(inspect.type_info(body)):
             if isinstance(found, inspect.NamedTupleType):
                 arrays.setdefault(found.cls.__name__, [field.encode_name for field in found.fields])
             elif isinstance(found, inspect.DataclassType | inspect.StructType):
                 objects[found.cls.__name__] = sorted(f.encode_name for f in found.fields if f.required)
-    return {"arrays": arrays, "objects": objects}
+            elif isinstance(found, inspect.EnumType):
+                words[found.cls.__name__] = sorted(str(one.value) for one in found.cls if one not in LATER)
+    return {"arrays": arrays, "objects": objects, "words": words}
 
 
-def test_arrays_keep_their_fields_and_objects_require_the_same_names() -> None:
-    """An older release refuses an array that is longer than its own. A row of an older release has no new name.
+def test_rows_keep_their_form() -> None:
+    """An older release refuses a longer array and an unknown word, and its own rows have no new name.
 
-    If this fails after a field was added: write the field by name and with a default, as `AddedFields` does.
+    If this fails after a field was added: write the field by name and with a default, as `AddedFields` does. After a
+    word was added: write it where an older release does not look, as `told_later` does.
     """
     assert _forms() == json.loads(FORMS.read_text())
 
@@ -84,3 +91,17 @@ def test_what_an_agent_has_said_keeps_its_array() -> None:
     key = {"workload": "w", "generation": 1, "attempt": 2, "role": "worker", "rank": 3, "k": 0, "place": "current"}
     read = workload_rows.to_replica({**key, "body": body})
     assert msgspec.structs.asdict(read) == msgspec.structs.asdict(replica)
+
+
+@pytest.mark.parametrize("reason", [WaitingReason.NO_CAPACITY, WaitingReason.DATA_ELSEWHERE, WaitingReason.REFUSED])
+@pytest.mark.parametrize("claimed", [False, True], ids=["plain", "with-more-fields"])
+def test_the_last_release_reads_no_reason_that_it_does_not_know(reason: WaitingReason, *, claimed: bool) -> None:
+    workload = Workload("w", project="p", name="n", told=reason)
+    if claimed:
+        workload.avoid = {("a", "n1"): 7}
+    body = workload_rows.of_workload(workload)
+    known = json.loads(FORMS.read_text())["words"]["WaitingReason"]
+    assert json.loads(body).get("told") in {None, *known}
+    columns = {"id": "w", "project": "p", "name": "n", "phase": workload.phase.value}
+    row = {**columns, "desired": workload.desired.value, "attempt": workload.attempt, "body": body}
+    assert workload_rows.to_workload(row, {})[0].told is reason

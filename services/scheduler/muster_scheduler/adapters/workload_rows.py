@@ -82,6 +82,7 @@ class WorkloadBody(msgspec.Struct, frozen=True, omit_defaults=True):
     fault_at: int = 0
     trial_faults: tuple[tuple[int, int], ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    told_later: WaitingReason | None = None  # in place of `told`, for a reason of LATER_REASONS
 
 
 class AddedFields(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -121,7 +122,9 @@ class ReplicaBody(msgspec.Struct, frozen=True, omit_defaults=True):
     substate_since: int = 0
 
 
-_APART: Final = frozenset({"avoid", "replacements", "failures", "old_generation"})
+LATER_REASONS: Final = frozenset({WaitingReason.DATA_ELSEWHERE, WaitingReason.REFUSED})
+"""Reasons that the last release does not know: it would refuse a row with one of them in `told`."""
+_APART: Final = frozenset({"avoid", "replacements", "failures", "old_generation", "told", "told_later"})
 """Fields of a body whose form differs from the attributes of a workload."""
 _PLAIN: Final = tuple(name for name in WorkloadBody.__struct_fields__ if name not in _APART)
 _TURNS: Final = tuple(name for name in _PLAIN if name in COURSE)
@@ -159,6 +162,8 @@ def of_workload(workload: Workload) -> str:
             replacements=sorted(workload.replacements.items()),
             failures=sorted(workload.failures.items()),
             old_generation=workload.old.generation if workload.old else 0,
+            told=None if workload.told in LATER_REASONS else workload.told,
+            told_later=workload.told if workload.told in LATER_REASONS else None,
         )
     )
 
@@ -169,7 +174,7 @@ def to_workload(row: Any, words: dict[str, str]) -> tuple[Workload, int]:
     words: texts that many workloads share, kept once; grows.
     """
     keep, said = words.setdefault, _said.decode(row["body"])
-    told = _REASONS[said.pop("told", None)]
+    told = _REASONS[said.pop("told", None) or said.pop("told_later", None)]
     for name in _SHARED:
         if name in said:
             said[name] = keep(said[name], said[name])
