@@ -287,7 +287,10 @@ def _meant(item: Object, namespace: str, selector: str) -> bool:
     labels = metadata.get("labels") or {}
     for term in filter(None, selector.split(",")):
         name, found, value = term.partition("=")
-        if name not in labels or (found and labels[name] != value):
+        if name.endswith("!"):
+            if labels.get(name.removesuffix("!")) == value:
+                return False
+        elif name not in labels or (found and labels[name] != value):
             return False
     return True
 

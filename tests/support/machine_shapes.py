@@ -84,3 +84,7 @@ def others(*, data: bool = True) -> list[Node]:
 def _at(rack: str, made: Node) -> Node:
     made.labels = (("block", "b"), ("rack", rack))
     return made
+
+
+MOUNTED = ((), (), ("runai-p/claims/data",))
+"""What a workload mounts that has to be in its cluster already."""

@@ -17,6 +17,7 @@ from muster_scheduler.domain.books.pools import NodePool, Strategy
 from muster_scheduler.domain.books.queues import Project
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.nodes import Mig, NodeState
+from muster_scheduler.domain.fleet.objects import Objects, ReportedObjects
 from tests.support.checked_fleet import Checked
 from tests.support.machine_shapes import first, others, second
 
@@ -111,6 +112,14 @@ class Surroundings(RuleBasedStateMachine):
         models = () if model is None else (ModelQuota("A100-80GB", model * GPU, 3 * GPU),)
         quotas = {"default": 2, "other": 1}
         self.fleet.project("q", quotas, department=department, weight=weight, users=users, limit=limit, models=models)
+
+    @rule(cluster=st.sampled_from(["c1", "c2"]), named=st.booleans(), there=st.booleans())
+    def name_objects(self, cluster: str, named: bool, there: bool) -> None:
+        entries = (("runai-p", Objects(frozenset({"claims/data"}))),) if there else ()
+        objects = ReportedObjects(named, entries, () if there else ("runai-p",))
+        known = self.fleet.world.clusters[cluster]
+        said = (False, known.inventory_sequence + 1, known.profile, (), (), objects)
+        self.fleet.send(events.InventoryReported(cluster, self.fleet.order(cluster), *said))
 
     @rule(cluster=st.sampled_from(["c1", "c2"]))
     @precondition(lambda self: self.fleet.now % 7 == 0)

@@ -13,6 +13,7 @@ from muster_scheduler.adapters import changes, following, postgres, retired
 _SETS = {
     postgres._CLUSTERS: ("clusters", ("id", "body"), 1),
     postgres._NODES: ("nodes", ("cluster", "name", "body"), 2),
+    postgres._OBJECTS: ("namespace_objects", ("cluster", "namespace", "body"), 2),
     postgres._PARTS: (
         "inventory_parts",
         ("cluster", "number", "start", "sequence", "total", "digest", "checksum", "body"),
@@ -31,6 +32,7 @@ _SETS = {
 }
 _OVER = {
     postgres._NODES_OVER: ("nodes", 2),
+    postgres._OBJECTS_OVER: ("namespace_objects", 2),
     postgres._REPLICAS_OVER: ("replicas", 6),
     postgres._USAGE_OVER: ("usage", 2),
 }
@@ -46,6 +48,7 @@ _NAMED = {
     following.REQUESTS: ("workload",),
     following.REPLICAS: ("workload",),
     following.NODES: ("cluster", "name"),
+    following.OBJECTS: ("cluster", "namespace"),
     following.USAGE: ("project", "pool"),
     following.CLUSTERS: ("id",),
     following.PARTS: ("cluster",),

@@ -39,6 +39,7 @@ class Right:
 
 RIGHTS: Final = (
     Right(Scope.CLUSTER, "", ("pods", "nodes", "namespaces", "configmaps"), ("get", "list", "watch")),
+    Right(Scope.CLUSTER, "", ("persistentvolumeclaims",), ("list", "watch")),
     Right(Scope.CLUSTER, "", ("namespaces",), ("create",), managed=True),
     Right(Scope.CLUSTER, "scheduling.k8s.io", ("priorityclasses",), ("get",)),
     Right(Scope.CLUSTER, "node.k8s.io", ("runtimeclasses",), ("get",)),

@@ -17,6 +17,7 @@ class WaitingReason(StrEnum):
     NO_POOL = "NoPool"
     NO_PROJECT = "NoProject"
     DATA_ELSEWHERE = "DataElsewhere"
+    DATA_MISSING = "DataMissing"
     NOT_SUPPORTED = "NotSupported"
     WRONG_NODE_TYPE = "WrongNodeType"
     NOT_TOLERATED = "NotTolerated"
@@ -275,6 +276,7 @@ NOWHERE: Final = frozenset(
         WaitingReason.NO_CLUSTER,
         WaitingReason.NO_POOL,
         WaitingReason.DATA_ELSEWHERE,
+        WaitingReason.DATA_MISSING,
         WaitingReason.NOT_SUPPORTED,
         WaitingReason.WRONG_NODE_TYPE,
         WaitingReason.NOT_TOLERATED,

@@ -32,7 +32,7 @@ from tests.support import machine_laws as laws
 from tests.support import seeds
 from tests.support.checked_fleet import Checked
 from tests.support.fleets import request, role, whole, workload_id
-from tests.support.machine_shapes import CROWD, GANG, NUMBERS, PLACES, ROLES, SHAPES, first, others, second
+from tests.support.machine_shapes import CROWD, GANG, MOUNTED, NUMBERS, PLACES, ROLES, SHAPES, first, others, second
 from tests.support.machine_surroundings import DYNAMIC, Surroundings
 from tests.support.plain_twin import Twin
 
@@ -103,7 +103,7 @@ class SchedulerMachine(Surroundings):
     def serve(self, number: int, size: int, most: int, generation: int) -> None:
         asked = request(
             role(whole(1), size), kind=WorkloadKind.INFERENCE, max_scale=most, generation=generation, priority=75
-        )._replace(keeps_data=number % 2 == 0)
+        )._replace(keeps_data=number % 2 == 0, mounts=MOUNTED[number % 3])
         self.fleet.submit(number, asked)
         self.note(number)
 
@@ -116,7 +116,8 @@ class SchedulerMachine(Surroundings):
     @rule(number=NUMBERS, shape=SHAPES, least=st.integers(1, 3), more=st.integers(1, 3), preemptible=st.booleans())
     def train_elastic(self, number: int, shape: Shape, least: int, more: int, preemptible: bool) -> None:
         asked = request(role(shape, least), preemptible=preemptible, backoff_limit=2)
-        if self.fleet.submit(number, asked._replace(stretch=Stretch("worker", least, least + more))).active:
+        stretch = Stretch("worker", least, least + more)
+        if self.fleet.submit(number, asked._replace(stretch=stretch, mounts=MOUNTED[number % 3])).active:
             self.fleet.run(number)
         self.note(number)
 

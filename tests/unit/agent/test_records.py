@@ -14,7 +14,7 @@ from muster.events.v1 import agent_pb2
 from muster.fleet.v1 import fleet_pb2
 from muster_chassis import metrics
 from muster_cluster_agent.adapters.records import LARGEST, LEFT_OUT, PART, Records
-from muster_cluster_agent.domain.fleet import Device, Difference, Fleet, Node, NodeState, Profile
+from muster_cluster_agent.domain.fleet import Device, Difference, Fleet, NamespaceObjects, Node, NodeState, Profile
 from muster_cluster_agent.domain.model import State, Status
 from muster_cluster_agent.ports import BeatReport, Held, HeldReport, InventoryReport, Report
 from tests.support.agents import workload_id
@@ -75,6 +75,17 @@ def test_a_change_of_the_whole_cluster_goes_as_deltas_that_follow_one_another() 
     assert [one.inventory.sequence for one in told] == list(range(2, len(told) + 2))
     assert [name for one in told for name in one.inventory.removed_nodes] == ["gone-1", "gone-2"]
     assert [each.name for one in told for each in one.inventory.nodes] == [each.name for each in large.nodes]
+
+
+def test_objects_go_with_the_nodes_and_with_what_changed() -> None:
+    objects = tuple(NamespaceObjects(f"n-{number}", ("claim",) * 50, ("map",)) for number in range(100))
+    whole = Fleet(Profile("kubernetes", names_objects=True), (node(1),), objects)
+    parts = [fleet_pb2.Inventory.FromString(one.content) for one in records(InventoryReport(whole), part=SMALL)]
+    assert [each.namespace for part in parts for each in part.objects] == [each.namespace for each in objects]
+    assert parts[0].profile.names_objects
+    (delta,) = records(InventoryReport(whole, Difference((), (), objects[:2], ("gone",))))
+    assert [list(each.claims) for each in delta.inventory.objects] == [["claim"] * 50] * 2
+    assert list(delta.inventory.removed_namespaces) == ["gone"]
 
 
 def test_a_node_that_no_record_holds_is_named_and_the_others_are_told() -> None:

@@ -32,7 +32,10 @@ BODIES: Final = (
 LATER: Final = workload_rows.LATER_REASONS
 """Words that stand only where the last release does not look."""
 FORMS: Final = Path(__file__).with_name("row_forms.json")
-"""How the last release reads them: fields of arrays, required names of objects, words of enumerations."""
+"""How the last release reads them: fields of arrays, required names of objects, words of enumerations.
+
+What came after it is not here, and may change until the next release.
+"""
 
 
 def _types(of: Any) -> Iterator[inspect.Type]:
@@ -67,7 +70,8 @@ def test_rows_keep_their_form() -> None:
     If this fails after a field was added: write the field by name and with a default, as `AddedFields` does. After a
     word was added: write it where an older release does not look, as `told_later` does.
     """
-    assert _forms() == json.loads(FORMS.read_text())
+    known, now = json.loads(FORMS.read_text()), _forms()
+    assert {kind: {name: now[kind].get(name) for name in known[kind]} for kind in known} == known
 
 
 def test_a_request_with_every_field_is_an_array_of_the_first_fields() -> None:

@@ -16,7 +16,7 @@ from muster.events.v1 import agent_pb2, dead_letter_pb2
 from muster.fleet.v1 import fleet_pb2
 from muster.workload.v1 import workload_pb2
 from muster_chassis.text import clean
-from muster_cluster_agent.domain.fleet import Device, Foreign, Node, Profile
+from muster_cluster_agent.domain.fleet import Device, Foreign, NamespaceObjects, Node, Profile
 from muster_cluster_agent.domain.model import Slice, Status
 from muster_cluster_agent.domain.usage import Sample
 from muster_cluster_agent.ports import (
@@ -198,6 +198,17 @@ def profile(profile: Profile) -> fleet_pb2.ClusterProfile:
         service_types=profile.service_types,
         request_gateway=profile.request_gateway,
         confinement=profile.confinement,
+        names_objects=profile.names_objects,
+    )
+
+
+def objects(found: NamespaceObjects) -> fleet_pb2.NamespaceObjects:
+    """What may be mounted in a namespace."""
+    return fleet_pb2.NamespaceObjects(
+        namespace=found.namespace,
+        claims=found.claims,
+        config_maps=found.config_maps,
+        truncated=found.truncated,
     )
 
 

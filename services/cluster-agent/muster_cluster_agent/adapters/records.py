@@ -20,7 +20,7 @@ from muster.events.v1 import agent_pb2
 from muster.fleet.v1 import fleet_pb2
 from muster_chassis import logs, metrics
 from muster_cluster_agent.adapters import encode
-from muster_cluster_agent.domain.fleet import Difference, Fleet, Node
+from muster_cluster_agent.domain.fleet import Difference, Fleet, NamespaceObjects, Node
 from muster_cluster_agent.ports import DeadLetter, HeldReport, InventoryReport, Report, SampleReport
 from muster_kernel.ids import uuid7
 
@@ -101,11 +101,11 @@ class Records:
         return self._inventories
 
     def _full(self, fleet: Fleet) -> list[Message]:
-        """All nodes: an inventory that fits one record as it is, any other in parts."""
+        """The whole inventory: as it is where it fits one record, else in parts."""
         sequence = self._next_inventory()
         profile = encode.profile(fleet.profile)
         head = fleet_pb2.Inventory(full=True, sequence=sequence, profile=profile).SerializeToString()
-        contents = [b"".join(cut) for cut in _cut([head, *_encoded(fleet.nodes)], self._part)]
+        contents = [b"".join(cut) for cut in _cut([head, *_encoded(fleet.nodes), *_objects(fleet.objects)], self._part)]
         if len(contents) == 1:
             inventory = fleet_pb2.Inventory.FromString(contents[0])
             return [agent_pb2.InventoryReported(order=self._order(), inventory=inventory)]
@@ -120,7 +120,10 @@ class Records:
     def _deltas(self, changed: Difference) -> Iterator[Message]:
         """What has changed: in as many deltas as it takes, each of which can be applied alone."""
         removed = [fleet_pb2.Inventory(removed_nodes=[name]).SerializeToString() for name in changed.removed]
-        for cut in _cut([*removed, *_encoded(changed.changed)], self._part):
+        removed += [
+            fleet_pb2.Inventory(removed_namespaces=[name]).SerializeToString() for name in changed.removed_namespaces
+        ]
+        for cut in _cut([*removed, *_encoded(changed.changed), *_objects(changed.objects)], self._part):
             delta = fleet_pb2.Inventory.FromString(b"".join(cut))
             delta.sequence = self._next_inventory()
             yield agent_pb2.InventoryReported(order=self._order(), inventory=delta)
@@ -169,6 +172,11 @@ def _encoded(nodes: Iterable[Node]) -> list[bytes]:
     for name, size in large[:_LOGGED]:
         _log.error("a node is too large to be reported and was left out", node=name, bytes=size)
     return kept
+
+
+def _objects(found: Iterable[NamespaceObjects]) -> list[bytes]:
+    """Inventories of one namespace's objects each."""
+    return [fleet_pb2.Inventory(objects=[encode.objects(each)]).SerializeToString() for each in found]
 
 
 def _cut(encoded: Sequence[bytes], limit: int) -> list[list[bytes]]:

@@ -52,6 +52,7 @@ class Profile:
     service_types: tuple[str, ...] = ()
     request_gateway: bool = False
     confinement: str = ""  # how far replicas are confined, and why not further
+    names_objects: bool = False  # the inventory names the claims and ConfigMaps of projects
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,24 +113,37 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
+class NamespaceObjects:
+    """What workloads of one project may mount because it is there already, by name. truncated: there is more."""
+
+    namespace: str
+    claims: tuple[str, ...] = ()
+    config_maps: tuple[str, ...] = ()
+    truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Fleet:
     """All of a cluster."""
 
     profile: Profile
     nodes: tuple[Node, ...]
+    objects: tuple[NamespaceObjects, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Nodes that are new or changed, and names of those that are gone."""
+    """Nodes that are new or changed, and names of those that are gone; the same of namespaces with objects."""
 
     changed: tuple[Node, ...]
     removed: tuple[str, ...]
+    objects: tuple[NamespaceObjects, ...] = ()
+    removed_namespaces: tuple[str, ...] = ()
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to report."""
-        return not self.changed and not self.removed
+        return not (self.changed or self.removed or self.objects or self.removed_namespaces)
 
 
 def difference(old: Fleet, new: Fleet) -> Difference | None:
@@ -139,4 +153,8 @@ def difference(old: Fleet, new: Fleet) -> Difference | None:
     before = {node.name: node for node in old.nodes}
     after = {node.name for node in new.nodes}
     changed = tuple(node for node in new.nodes if before.get(node.name) != node)
-    return Difference(changed, tuple(name for name in before if name not in after))
+    removed = tuple(name for name in before if name not in after)
+    known = {each.namespace: each for each in old.objects}
+    left = {each.namespace for each in new.objects}
+    objects = tuple(each for each in new.objects if known.get(each.namespace) != each)
+    return Difference(changed, removed, objects, tuple(name for name in known if name not in left))

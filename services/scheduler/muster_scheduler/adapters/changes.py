@@ -23,6 +23,7 @@ class Changes(msgspec.Struct, omit_defaults=True):
     workloads: list[str] = []
     nodes: list[tuple[str, str]] = []
     clusters: list[str] = []
+    objects: list[tuple[str, str]] = []
     projects: list[str] = []
     departments: list[str] = []
     pools: list[int] = []
@@ -48,6 +49,7 @@ def of_touched(touched: Touched) -> str:
         workloads=list(dict.fromkeys((*workloads, *touched.requests, *touched.quarantined, *touched.retired))),
         nodes=list(touched.nodes),
         clusters=list(touched.clusters | parts | touched.parts_over),
+        objects=list(touched.objects),
         projects=list(touched.projects),
         departments=list(touched.departments),
         pools=list(touched.pools),

@@ -45,6 +45,10 @@ NODES: Final = """
 SELECT cluster, name, body FROM nodes
 WHERE (cluster, name) IN (SELECT * FROM unnest($1::text[], $2::text[]))
 """
+OBJECTS: Final = """
+SELECT cluster, namespace, body FROM namespace_objects
+WHERE (cluster, namespace) IN (SELECT * FROM unnest($1::text[], $2::text[]))
+"""
 USAGE: Final = """
 SELECT project, pool, body FROM usage
 WHERE (project, pool) IN (SELECT * FROM unnest($1::text[], $2::text[]))
@@ -68,6 +72,7 @@ class _Read:
     stretch: Stretch
     nodes: list[Any]
     clusters: list[Any]
+    objects: list[Any]
     parts: list[Any]
     projects: list[Any]
     departments: list[Any]
@@ -160,6 +165,7 @@ async def _rows_of(connection: asyncpg.Connection, changes: Changes) -> _Read:
         stretch,
         await of_pairs(NODES, changes.nodes),
         await of(CLUSTERS, clusters),
+        await of_pairs(OBJECTS, changes.objects),
         await of(PARTS, clusters),
         await of(PROJECTS, changes.projects),
         await of(DEPARTMENTS, changes.departments),
@@ -192,7 +198,13 @@ def _replace_settings(world: World, changes: Changes, read: _Read) -> None:
 
 def _replace_fleet(world: World, changes: Changes, read: _Read, now: int) -> None:
     for row in read.clusters:
-        world.clusters[row["id"]] = rows.to_cluster(row["id"], row["body"], now)
+        made = rows.to_cluster(row["id"], row["body"], now)
+        if row["id"] in world.clusters:
+            made.objects = world.clusters[row["id"]].objects
+        world.clusters[row["id"]] = made
+    for cluster, namespace in changes.objects:
+        world.clusters[cluster].objects.pop(namespace, None)
+    rebuild.put_objects(world, read.objects)
     if changes.clusters:
         rebuild.put_parts(world, read.parts, now, changes.clusters)
     nodes = {node.key: node for node in (rows.to_node(row["cluster"], row["name"], row["body"]) for row in read.nodes)}

@@ -75,6 +75,14 @@ _NODES_OVER: Final = """
 DELETE FROM nodes n USING unnest($1::text[], $2::text[]) AS o(cluster, name)
 WHERE n.cluster = o.cluster AND n.name = o.name
 """
+_OBJECTS: Final = """
+INSERT INTO namespace_objects (cluster, namespace, body) SELECT * FROM unnest($1::text[], $2::text[], $3::text[])
+ON CONFLICT (cluster, namespace) DO UPDATE SET body = excluded.body
+"""
+_OBJECTS_OVER: Final = """
+DELETE FROM namespace_objects n USING unnest($1::text[], $2::text[]) AS o(cluster, namespace)
+WHERE n.cluster = o.cluster AND n.namespace = o.namespace
+"""
 _PARTS: Final = """
 INSERT INTO inventory_parts (cluster, number, start, sequence, total, digest, checksum, body)
 SELECT * FROM unnest($1::text[], $2::int[], $3::bigint[], $4::bigint[], $5::int[], $6::bytea[], $7::bytea[], $8::text[])
@@ -121,6 +129,8 @@ class PostgresStore:
         """Write everything that the open transaction touched."""
         touched = plan.touched
         await self._clusters(unit, touched, world)
+        if touched.objects:
+            await self._objects(unit, touched, world)
         if touched.projects:
             await self._projects(unit, touched, world)
         if touched.usage:
@@ -164,6 +174,15 @@ class PostgresStore:
         ]
         if kept:
             await unit.connection.execute(_PARTS, *_columns(kept))
+
+    async def _objects(self, unit: Unit, touched: Touched, world: World) -> None:
+        there = {key: world.clusters[key[0]].objects.get(key[1]) for key in touched.objects}
+        kept = [(*key, rows.of_objects(objects)) for key, objects in there.items() if objects is not None]
+        if kept:
+            await unit.connection.execute(_OBJECTS, *_columns(kept))
+        over = [key for key, objects in there.items() if objects is None]
+        if over:
+            await unit.connection.execute(_OBJECTS_OVER, *_columns(over))
 
     async def _quarantined(self, unit: Unit, touched: Touched, world: World) -> None:
         kept = [world.quarantined[name] for name in touched.quarantined if name in world.quarantined]

@@ -33,6 +33,7 @@ _TURN: Final = 250  # rows after which other tasks run: they receive the next ro
 _SPEC: Final = Request._fields.index("spec")
 _FIRST: Final = "00000000-0000-0000-0000-000000000000"
 PARTS: Final = "SELECT cluster, number, start, sequence, total, digest, checksum, body FROM inventory_parts"
+OBJECTS: Final = "SELECT cluster, namespace, body FROM namespace_objects"
 QUARANTINE: Final = "SELECT workload::text AS workload, error, trace, at FROM quarantine"
 # The run times of workloads that completed lately; older ones say little about current workloads.
 COMPLETED: Final = """
@@ -99,6 +100,7 @@ def usage_of(found: Iterable[Any]) -> dict[tuple[str, str], Faded]:
 async def _load_fleet(connection: asyncpg.Connection, world: World, now: int) -> None:
     for row in await connection.fetch("SELECT id, body FROM clusters"):
         world.clusters[row["id"]] = rows.to_cluster(row["id"], row["body"], now)
+    put_objects(world, await connection.fetch(OBJECTS))
     put_parts(world, await connection.fetch(PARTS), now, world.clusters)
     for row in await connection.fetch("SELECT name, body FROM projects"):
         world.queues.projects[row["name"]] = rows.to_project(row["name"], row["body"])
@@ -108,6 +110,12 @@ async def _load_fleet(connection: asyncpg.Connection, world: World, now: int) ->
         world.pools.put(rows.to_node_pool(row["id"], row["body"]))
     nodes = await connection.fetch("SELECT cluster, name, body FROM nodes")
     world.inventory.put_nodes(rows.to_node(row["cluster"], row["name"], row["body"]) for row in nodes)
+
+
+def put_objects(world: World, found: Iterable[Any]) -> None:
+    """Put the objects of namespaces into their clusters."""
+    for row in found:
+        world.clusters[row["cluster"]].objects[row["namespace"]] = rows.to_objects(row["body"])
 
 
 def put_parts(world: World, parts: Iterable[Any], now: int, clusters: Iterable[str]) -> None:

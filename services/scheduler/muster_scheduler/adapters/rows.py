@@ -17,6 +17,7 @@ from muster_scheduler.domain.books.pools import NodePool, Strategy
 from muster_scheduler.domain.books.queues import Department, Project
 from muster_scheduler.domain.fleet.clusters import Cluster, Profile
 from muster_scheduler.domain.fleet.nodes import Device, Node, NodeState
+from muster_scheduler.domain.fleet.objects import Objects, ReportedObjects
 from muster_scheduler.domain.fleet.snapshots import HeldParts, InventoryPart
 from muster_scheduler.domain.shares.decay import Faded
 from muster_scheduler.domain.strategies.mix import Mix
@@ -37,6 +38,7 @@ class ClusterBody:
     dead_man: int
     held: HeldParts | None = None
     left: bool = False
+    names_objects: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +88,21 @@ class NodeBody:
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectsBody:
+    """The row of a namespace's objects."""
+
+    names: tuple[str, ...]
+    truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class PartBody:
-    """A row of a part of an incomplete inventory: the nodes by name."""
+    """A row of a part of an incomplete inventory: the nodes and the namespaces by name."""
 
     profile: Profile | None
     nodes: tuple[tuple[str, NodeBody], ...]
+    names_objects: bool | None = None
+    objects: tuple[tuple[str, ObjectsBody], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +153,7 @@ _encode = msgspec.json.Encoder().encode
 _cluster = msgspec.json.Decoder(ClusterBody)
 _node = msgspec.json.Decoder(NodeBody)
 _part = msgspec.json.Decoder(PartBody)
+_objects = msgspec.json.Decoder(ObjectsBody)
 _project = msgspec.json.Decoder(ProjectBody)
 _usage = msgspec.json.Decoder(Faded)
 _department = msgspec.json.Decoder(DepartmentBody)
@@ -198,13 +211,35 @@ def _read_node(cluster: str, name: str, read: NodeBody) -> Node:
 
 def of_part(part: InventoryPart) -> str:
     """Return the body of a part of an incomplete inventory."""
-    return text(PartBody(part.profile, tuple((node.name, _node_body(node)) for node in part.nodes)))
+    nodes = tuple((node.name, _node_body(node)) for node in part.nodes)
+    objects = tuple((name, _objects_body(each)) for name, each in part.objects.entries)
+    return text(PartBody(part.profile, nodes, part.objects.named, objects))
 
 
 def to_part(cluster: str, checksum: bytes, body: str) -> InventoryPart:
     """Return the part of a row."""
     read = _part.decode(body)
-    return InventoryPart(checksum, read.profile, tuple(_read_node(cluster, name, node) for name, node in read.nodes))
+    objects = ReportedObjects(read.names_objects, tuple((name, _read_objects(each)) for name, each in read.objects))
+    nodes = tuple(_read_node(cluster, name, node) for name, node in read.nodes)
+    return InventoryPart(checksum, read.profile, nodes, objects)
+
+
+def of_objects(objects: Objects) -> str:
+    """Return the body of a namespace's objects."""
+    return text(_objects_body(objects))
+
+
+def to_objects(body: str) -> Objects:
+    """Return the objects of a row."""
+    return _read_objects(_objects.decode(body))
+
+
+def _objects_body(objects: Objects) -> ObjectsBody:
+    return ObjectsBody(tuple(sorted(objects.names)), objects.truncated)
+
+
+def _read_objects(read: ObjectsBody) -> Objects:
+    return Objects(frozenset(read.names), read.truncated)
 
 
 def of_project(project: Project) -> str:

@@ -17,6 +17,7 @@ from muster_scheduler.domain.books.pools import NodePool
 from muster_scheduler.domain.books.queues import Department, Project
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.nodes import Node
+from muster_scheduler.domain.fleet.objects import NONE_REPORTED, ReportedObjects
 from muster_scheduler.domain.fleet.orders import Order as NodeOrder
 from muster_scheduler.domain.fleet.snapshots import InventoryPart, SnapshotPart
 
@@ -171,7 +172,7 @@ class NodeOrdered:
 
 @dataclass(frozen=True, slots=True)
 class InventoryReported:
-    """Nodes of a cluster: all of them, or what changed since the sequence before."""
+    """Nodes and objects of a cluster: all of them, or what changed since the sequence before."""
 
     cluster: str
     order: Order
@@ -180,6 +181,7 @@ class InventoryReported:
     profile: Profile | None
     nodes: tuple[Node, ...]
     removed: tuple[str, ...]
+    objects: ReportedObjects = NONE_REPORTED
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,6 +225,8 @@ def canonical(world: World) -> object:
             c.lost_timeout,
             c.dead_man,
             c.left,
+            c.names_objects,
+            [(name, sorted(found.names), found.truncated) for name, found in sorted(c.objects.items())],
             c.held,
             c.incoming and (c.incoming.id, [(n, part.checksum) for n, part in sorted(c.incoming.parts.items())]),
         )

@@ -12,7 +12,7 @@ from muster_scheduler.domain import events as domain
 from muster_scheduler.domain.asked.workloads import Request, WorkloadKind
 from muster_scheduler.stream import values
 from muster_scheduler.stream.roles import MOST_REPLICAS, roles_of, shrunk, stretch_of, trials_of
-from muster_scheduler.stream.terms import keeps_data, terms_of
+from muster_scheduler.stream.terms import keeps_data, mounts_of, terms_of
 
 _KINDS: Final = {
     options_pb2.KIND_WORKSPACE: WorkloadKind.WORKSPACE,
@@ -72,6 +72,7 @@ def admitted(message: Any, _: Event | None = None) -> domain.Admitted:
         stretch=stretch,
         replica=_replica_digest(spec),
         keeps_data=keeps_data(spec),
+        mounts=mounts_of(spec, values.text(message.namespace)),
     )
     return domain.Admitted(
         workload=values.workload_id(message.workload_id),

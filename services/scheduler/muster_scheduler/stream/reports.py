@@ -18,6 +18,7 @@ from muster_scheduler.domain.asked.requests import Kind, Share
 from muster_scheduler.domain.asked.workloads import ReplicaState
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.nodes import Device, Mig, Node, NodeState
+from muster_scheduler.domain.fleet.objects import CLAIMS, CONFIG_MAPS, Objects, ReportedObjects
 from muster_scheduler.domain.fleet.snapshots import DIGEST_BYTES, MOST_PARTS, InventoryPart, SnapshotPart
 from muster_scheduler.stream import values
 
@@ -25,6 +26,8 @@ from muster_scheduler.stream import values
 _MOST_STARTS: Final = 10**9
 _MOST_REPORTS: Final = 1 << 53
 _MOST_WINDOWS: Final = 64  # of one node
+MOST_OBJECTS: Final = 2_000
+"""Names of one kind in one namespace; agents cut there too."""
 _STATES: Final = {
     fleet_pb2.NODE_STATE_READY: NodeState.READY,
     fleet_pb2.NODE_STATE_CORDONED: NodeState.CORDONED,
@@ -96,6 +99,7 @@ def inventory(message: Any, event: Event) -> domain.Event:
         _profile(inventory.profile) if inventory.HasField("profile") else None,
         tuple(_node(cluster, node) for node in inventory.nodes),
         tuple(inventory.removed_nodes),
+        _objects(inventory),
     )
 
 
@@ -112,6 +116,7 @@ def inventory_part(message: Any, event: Event) -> domain.Event:
         hashlib.sha256(content).digest(),
         _profile(inventory.profile) if inventory.HasField("profile") else None,
         tuple(_node(cluster, node) for node in inventory.nodes),
+        _objects(inventory),
     )
     return domain.InventoryPartReported(cluster, _order(message), _place(message.part), digest, part)
 
@@ -137,6 +142,19 @@ def _profile(profile: fleet_pb2.ClusterProfile) -> Profile:
         request_gateway=profile.request_gateway,
         confinement=values.text(profile.confinement),
     )
+
+
+def _objects(inventory: fleet_pb2.Inventory) -> ReportedObjects:
+    named = inventory.profile.names_objects if inventory.HasField("profile") else None
+    entries = {values.text(each.namespace): _of_namespace(each) for each in inventory.objects}
+    return ReportedObjects(named, tuple(entries.items()), tuple(map(values.text, inventory.removed_namespaces)))
+
+
+def _of_namespace(said: fleet_pb2.NamespaceObjects) -> Objects:
+    claims = [f"{CLAIMS}/{values.text(name)}" for name in said.claims[:MOST_OBJECTS]]
+    config_maps = [f"{CONFIG_MAPS}/{values.text(name)}" for name in said.config_maps[:MOST_OBJECTS]]
+    most = max(len(said.claims), len(said.config_maps)) > MOST_OBJECTS
+    return Objects(frozenset((*claims, *config_maps)), said.truncated or most)
 
 
 def _node(cluster: str, node: fleet_pb2.Node) -> Node:

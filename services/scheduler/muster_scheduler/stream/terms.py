@@ -18,6 +18,7 @@ from muster_scheduler.domain.asked.terms import (
     Toleration,
     Wish,
 )
+from muster_scheduler.domain.fleet.objects import CLAIMS, CONFIG_MAPS, key_of
 from muster_scheduler.stream import values
 
 _MOST_TOLERATIONS: Final = 256
@@ -47,6 +48,15 @@ def terms_of(spec: workload_pb2.WorkloadSpec) -> Terms:
 def keeps_data(spec: workload_pb2.WorkloadSpec) -> bool:
     """Whether it mounts claims whose data outlives a run."""
     return any(not claim.deleted and not claim.ephemeral for claim in spec.pvcs)
+
+
+def mounts_of(spec: workload_pb2.WorkloadSpec, namespace: str) -> tuple[str, ...]:
+    """The claims and ConfigMaps that have to be in its cluster before it starts."""
+    claims = {claim.claim_name for claim in spec.pvcs if claim.existing_pvc and not claim.deleted}
+    claims |= {volume.id for volume in spec.data_volumes if not volume.deleted}
+    config_maps = {volume.config_map for volume in spec.config_map_volumes if not volume.deleted}
+    found = [*((CLAIMS, name) for name in claims), *((CONFIG_MAPS, name) for name in config_maps)]
+    return tuple(sorted(key_of(namespace, kind, values.text(name)) for kind, name in found if name))
 
 
 def _preferred(spec: workload_pb2.WorkloadSpec) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Self
 
 from muster_chassis import logs
@@ -99,7 +100,8 @@ class KubernetesBackend:
 
     async def open(self) -> None:
         """Begins to follow the cluster, and waits until all of it is known."""
-        for number, run in enumerate([*(each.run for each in self._cache.followers), self._recorder.run, self._rounds]):
+        followers = (*self._cache.followers, *self._cache.objects.followers)
+        for number, run in enumerate([*(each.run for each in followers), self._recorder.run, self._rounds]):
             self._tasks.append(asyncio.create_task(run(), name=f"kubernetes-{number}"))
         await self._cache.listed()
 
@@ -136,7 +138,8 @@ class KubernetesBackend:
 
     async def fleet(self) -> Fleet:
         """The nodes of now, and what the cluster can do."""
-        return Fleet(self._profile, self._cache.report())
+        profile = replace(self._profile, names_objects=self._cache.objects.known)
+        return Fleet(profile, self._cache.report(), self._cache.objects.report())
 
     async def nodes(self) -> Mapping[str, NodeView]:
         """The nodes as reconciling needs them."""

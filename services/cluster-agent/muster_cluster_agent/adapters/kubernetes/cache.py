@@ -16,6 +16,7 @@ from typing import Final
 from muster_chassis import logs
 from muster_cluster_agent.adapters.kubernetes.client import Client
 from muster_cluster_agent.adapters.kubernetes.list_watch import Follower, Kind
+from muster_cluster_agent.adapters.kubernetes.objects import ProjectObjects
 from muster_cluster_agent.domain import usage
 from muster_cluster_agent.domain.fleet import Node
 from muster_cluster_agent.domain.kubernetes import ends, marks, nodes, substates
@@ -54,6 +55,7 @@ class Cache:
         self.namespaces = Follower(
             client, Kind("namespaces", "/api/v1/namespaces", marks.PROJECT), namespace_of, self._namespace_changed
         )
+        self.objects = ProjectObjects(client, owner, self.namespaces.items, self._objects_changed)
         self.namespace_listeners: list[Callable[[str], None]] = []
         """Called with the name of each namespace that goes, or is another one than before."""
         self.run_roots: dict[str, Root] = {}
@@ -103,6 +105,7 @@ class Cache:
         """Waits until every kind was listed once: nothing is concluded from what is not known yet."""
         for follower in self.followers:
             await follower.listed.wait()
+        await self.objects.listed()
         now = self._clock()
         for pod in self.by_name.values():
             if pod.node and pod.node not in self.nodes.items and pod.node not in self._gone_nodes:
@@ -272,7 +275,12 @@ class Cache:
             self._others_on[new.node].add(key)
             self._tell_node(new.node)
 
+    def _objects_changed(self) -> None:
+        self._fleet_changed = True
+        self._wake.set()
+
     def _namespace_changed(self, key: str, old: Namespace | None, new: Namespace | None) -> None:
+        self.objects.namespace_changed(key)
         if old is not None and (new is None or new.terminating or new.uid != old.uid):
             for hear in self.namespace_listeners:
                 hear(key)

@@ -25,6 +25,7 @@ from muster_cluster_agent.errors import BackendError, ClusterFileError
 
 Json = dict[str, Any]
 CALL_SECONDS: Final = 30.0
+JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 _CONNECTIONS: Final = 128
 _NOT_FOUND: Final = 404
@@ -163,12 +164,14 @@ class Client:
         *,
         body: Any = None,
         query: Mapping[str, str] | None = None,
-        content: str = "application/json",
+        content: str = JSON,
+        accept: str = JSON,
         fenced: bool = True,
     ) -> Json:
         """One call, made again where the server is too busy or fails. Raises ApiError or Unreachable.
 
-        fenced: it is not made by an agent that does not lead. The Lease itself is taken without.
+        content, accept: the form of the body, and that of the answer. fenced: it is not made by an agent that does not
+        lead. The Lease itself is taken without.
         """
         data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         for attempt in range(1, _TRIES + 1):
@@ -179,7 +182,7 @@ class Client:
                 if bound <= 0:
                     raise Unreachable("this agent does not lead the cluster any more, and writes nothing")
             try:
-                return await self._once(verb, path, data, query or {}, content, bound)
+                return await self._once(verb, path, data, query or {}, (content, accept), bound)
             except ApiError as error:
                 passing = error.status == _TOO_MANY or error.status >= _SERVERS_FAULT
                 if not passing or attempt == _TRIES:
@@ -188,10 +191,10 @@ class Client:
         raise AssertionError("the last try returns or raises")
 
     async def _once(
-        self, verb: str, path: str, data: bytes | None, query: Mapping[str, str], content: str, bound: float
+        self, verb: str, path: str, data: bytes | None, query: Mapping[str, str], forms: tuple[str, str], bound: float
     ) -> Json:
         timeout = aiohttp.ClientTimeout(total=bound)
-        async with self._answer(verb, path, data, query, content, timeout) as answer:
+        async with self._answer(verb, path, data, query, forms, timeout) as answer:
             try:
                 found: Json = json.loads(await answer.read())
             except ValueError as error:
@@ -199,10 +202,12 @@ class Client:
             return found
 
     @asynccontextmanager
-    async def stream(self, path: str, query: Mapping[str, str], silence: float) -> AsyncIterator[aiohttp.StreamReader]:
+    async def stream(
+        self, path: str, query: Mapping[str, str], silence: float, accept: str = JSON
+    ) -> AsyncIterator[aiohttp.StreamReader]:
         """A long answer, read as it comes. silence: seconds without a byte after which it counts as broken."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CALL_SECONDS, sock_read=silence)
-        async with self._answer("GET", path, None, query, "application/json", timeout) as answer:
+        async with self._answer("GET", path, None, query, (JSON, accept), timeout) as answer:
             yield answer.content
 
     @asynccontextmanager
@@ -212,12 +217,13 @@ class Client:
         path: str,
         data: bytes | None,
         query: Mapping[str, str],
-        content: str,
+        forms: tuple[str, str],
         timeout: aiohttp.ClientTimeout,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         if self._session is None:
             raise Unreachable("the client is not open")
-        headers = {"Accept": "application/json", "Content-Type": content, "User-Agent": "muster-agent"}
+        content, accept = forms
+        headers = {"Accept": accept, "Content-Type": content, "User-Agent": "muster-agent"}
         try:
             token = await self._how.get_api_key_with_prefix("BearerToken")
         except (OSError, config.ConfigException) as error:  # the token's file, or the program that makes one

@@ -19,7 +19,7 @@ import aiohttp
 
 from muster_chassis import logs, metrics
 from muster_chassis.backoff import Backoff
-from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client, Unreachable
+from muster_cluster_agent.adapters.kubernetes.client import JSON, ApiError, Client, Unreachable
 from muster_cluster_agent.errors import BackendError
 
 T = TypeVar("T")
@@ -44,11 +44,12 @@ _log = logs.get(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What is followed: its name for people, its path, and which of them."""
+    """What is followed: its name for people, its path, and which of them. metadata_alone: without what they hold."""
 
     name: str
     path: str
     selector: str = ""
+    metadata_alone: bool = False
 
 
 class Follower(Generic[T]):
@@ -107,7 +108,7 @@ class Follower(Generic[T]):
         found: dict[str, T] = {}
         query = {"limit": str(PAGE), **self._selector()}
         while True:
-            page = await self._client.get(self._kind.path, **query)
+            page = await self._client.call("GET", self._kind.path, query=query, accept=self._form("List"))
             for raw in page.get("items") or ():
                 self._put(found, raw)
             metadata = page.get("metadata") or {}
@@ -136,7 +137,7 @@ class Follower(Generic[T]):
             "resourceVersion": self._version,
             **self._selector(),
         }
-        async with self._client.stream(self._kind.path, query, _SILENCE) as content:
+        async with self._client.stream(self._kind.path, query, _SILENCE, self._form()) as content:
             self.sound = True
             buffered = bytearray()
             async for piece in _pieces(content):
@@ -182,6 +183,10 @@ class Follower(Generic[T]):
             into[key] = self._read(raw)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             _log.warning("an object of the cluster cannot be read", kind=self._kind.name, name=key, error=repr(error))
+
+    def _form(self, plural: str = "") -> str:
+        """The form of the answer that is asked for: whole objects, or their metadata."""
+        return f"{JSON};as=PartialObjectMetadata{plural};g=meta.k8s.io;v=v1" if self._kind.metadata_alone else JSON
 
     def _selector(self) -> dict[str, str]:
         return {"labelSelector": self._kind.selector} if self._kind.selector else {}

@@ -312,6 +312,7 @@ class ClusterProfile(_message.Message):
     SERVICE_TYPES_FIELD_NUMBER: _builtins.int
     REQUEST_GATEWAY_FIELD_NUMBER: _builtins.int
     CONFINEMENT_FIELD_NUMBER: _builtins.int
+    NAMES_OBJECTS_FIELD_NUMBER: _builtins.int
     backend: _builtins.str
     """The back end: local or kubernetes."""
     identity: Global___DeviceIdentity.ValueType
@@ -328,6 +329,8 @@ class ClusterProfile(_message.Message):
     """Whether it has a gateway that holds requests while a service has no replica."""
     confinement: _builtins.str
     """How far replicas are confined on its machines: `uid+landlock`, `landlock` or `none`, with the reason after a colon."""
+    names_objects: _builtins.bool
+    """Whether its inventory names the claims and ConfigMaps of its projects' namespaces."""
     @_builtins.property
     def ignored_fields(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Fields of the language that it ignores, by their YAML names."""
@@ -354,10 +357,11 @@ class ClusterProfile(_message.Message):
         service_types: _abc.Iterable[_builtins.str] | None = ...,
         request_gateway: _builtins.bool = ...,
         confinement: _builtins.str = ...,
+        names_objects: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "confinement", b"confinement", "identity", b"identity", "ignored_fields", b"ignored_fields", "memory_isolation", b"memory_isolation", "memory_requests", b"memory_requests", "mig", b"mig", "portions", b"portions", "refused_fields", b"refused_fields", "request_gateway", b"request_gateway", "service_types", b"service_types"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "confinement", b"confinement", "identity", b"identity", "ignored_fields", b"ignored_fields", "memory_isolation", b"memory_isolation", "memory_requests", b"memory_requests", "mig", b"mig", "names_objects", b"names_objects", "portions", b"portions", "refused_fields", b"refused_fields", "request_gateway", b"request_gateway", "service_types", b"service_types"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -703,6 +707,44 @@ class Node(_message.Message):
 Global___Node: _TypeAlias = Node  # noqa: Y015
 
 @_typing.final
+class NamespaceObjects(_message.Message):
+    """What workloads of one project may mount because it is there already, by name. Secrets are never named."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    CLAIMS_FIELD_NUMBER: _builtins.int
+    CONFIG_MAPS_FIELD_NUMBER: _builtins.int
+    TRUNCATED_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    """The namespace."""
+    truncated: _builtins.bool
+    """Whether it has more than are named here: one that is not named may be there all the same."""
+    @_builtins.property
+    def claims(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Its PersistentVolumeClaims."""
+
+    @_builtins.property
+    def config_maps(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Its ConfigMaps, without those of Muster itself."""
+
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        claims: _abc.Iterable[_builtins.str] | None = ...,
+        config_maps: _abc.Iterable[_builtins.str] | None = ...,
+        truncated: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claims", b"claims", "config_maps", b"config_maps", "namespace", b"namespace", "truncated", b"truncated"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NamespaceObjects: _TypeAlias = NamespaceObjects  # noqa: Y015
+
+@_typing.final
 class Inventory(_message.Message):
     """The inventory of a cluster: the whole of it, or what has changed since the sequence before."""
 
@@ -713,6 +755,8 @@ class Inventory(_message.Message):
     PROFILE_FIELD_NUMBER: _builtins.int
     NODES_FIELD_NUMBER: _builtins.int
     REMOVED_NODES_FIELD_NUMBER: _builtins.int
+    OBJECTS_FIELD_NUMBER: _builtins.int
+    REMOVED_NAMESPACES_FIELD_NUMBER: _builtins.int
     full: _builtins.bool
     """Whether these are all nodes; otherwise only changed ones."""
     sequence: _builtins.int
@@ -729,6 +773,14 @@ class Inventory(_message.Message):
     def removed_nodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Names of nodes that no longer exist (deltas only)."""
 
+    @_builtins.property
+    def objects(self) -> _containers.RepeatedCompositeFieldContainer[Global___NamespaceObjects]:
+        """Objects by namespace: of all namespaces of projects, or of those of which something has changed."""
+
+    @_builtins.property
+    def removed_namespaces(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Namespaces that no longer have any (deltas only)."""
+
     def __init__(
         self,
         *,
@@ -737,10 +789,12 @@ class Inventory(_message.Message):
         profile: Global___ClusterProfile | None = ...,
         nodes: _abc.Iterable[Global___Node] | None = ...,
         removed_nodes: _abc.Iterable[_builtins.str] | None = ...,
+        objects: _abc.Iterable[Global___NamespaceObjects] | None = ...,
+        removed_namespaces: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["profile", b"profile"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["full", b"full", "nodes", b"nodes", "profile", b"profile", "removed_nodes", b"removed_nodes", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["full", b"full", "nodes", b"nodes", "objects", b"objects", "profile", b"profile", "removed_namespaces", b"removed_namespaces", "removed_nodes", b"removed_nodes", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

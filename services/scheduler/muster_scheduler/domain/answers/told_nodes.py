@@ -25,6 +25,7 @@ from muster_scheduler.domain.answers.wording import (
     too_little,
     unhealthy,
     without_data,
+    without_objects,
     wrong_type,
 )
 from muster_scheduler.domain.asked.requests import Kind, Shape
@@ -36,6 +37,7 @@ from muster_scheduler.domain.fleet.closures import closure_of
 from muster_scheduler.domain.fleet.clusters import Standing
 from muster_scheduler.domain.fleet.eligibility import excluded, models_of_node, types_of_node, untolerated
 from muster_scheduler.domain.fleet.nodes import Node
+from muster_scheduler.domain.fleet.objects import in_words
 from muster_scheduler.domain.placement.cluster_choice import unsupported
 from muster_scheduler.domain.placement.place import amount_before, mig_of
 from muster_scheduler.domain.placement.slicing import fit_there
@@ -155,11 +157,19 @@ def _misplaced(world: World, request: Request, node: Node, constraint: Constrain
             return _refusal(world, request, node)
         case Constraint.WRONG_POOL if not any(map(world.inventory.clusters_with, request.pools)):
             return elsewhere("node pool", node.pool, request.pools)
-        case Constraint.DATA_MISSING if request.data is not None:
-            return without_data(request.data.cluster)
+        case Constraint.DATA_MISSING:
+            if request.data is not None and node.cluster != request.data.cluster:
+                return without_data(request.data.cluster)
+            return without_objects(in_words(_missing(world, request, node)))
         case Constraint.WRONG_CLUSTER if not any(map(world.clusters.get, request.clusters)):
             return elsewhere("cluster", node.cluster, request.clusters)
     return None
+
+
+def _missing(world: World, request: Request, node: Node) -> list[str]:
+    """Which of the objects that it mounts are not in the cluster of the node."""
+    cluster = world.clusters.get(node.cluster)
+    return cluster.missing_of(request.mounts) if cluster is not None else []
 
 
 def _refusal(world: World, request: Request, node: Node) -> tuple[str, str] | None:
@@ -182,6 +192,8 @@ def constraint_of(world: World, workload: Workload, request: Request, shape: Sha
         return Constraint.WRONG_POOL
     if _refusal(world, request, node) is not None:
         return Constraint.CLUSTER_NOT_SUPPORTED
+    if _missing(world, request, node):
+        return Constraint.DATA_MISSING
     if cluster is None or cluster.standing(world.now, world.limits.stale_after) is not Standing.READY:
         return Constraint.CLUSTER_SILENT
     out = excluded(asked_of(world, workload, amount_before(world, request, node.pool).gpu), node, world.now)

@@ -131,6 +131,11 @@ def without_data(place: str) -> tuple[str, str]:
     return f"is not in {where}", f"are not in {where}"
 
 
+def without_objects(what: str) -> tuple[str, str]:
+    """The words about one node, and about several, in a cluster without objects that the workload mounts."""
+    return f"is in a cluster without {what}", f"are in clusters without {what}"
+
+
 def too_little(names: Sequence[str], *, free: bool) -> tuple[str, str]:
     """What is said of one node and of several that lack these named resources. free: others hold them."""
     return _has(f"too little {' and '.join(names)}{' free' if free else ''}")

@@ -108,6 +108,7 @@ class Request(NamedTuple):
     revision: int = 0  # the earlier generation whose replicas this one keeps; 0: it has its own
     keeps_data: bool = False  # it has volumes whose data outlives a run
     data: DataLocation | None = None  # where that data is, once a run has mounted it; `clusters` has that cluster alone
+    mounts: tuple[str, ...] = ()  # objects that have to be in its cluster already, as `namespace/kind/name`
 
     @property
     def run(self) -> int:

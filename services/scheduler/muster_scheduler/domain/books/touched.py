@@ -25,6 +25,7 @@ class Touched:
     nodes: dict[tuple[str, str], None] = field(default_factory=dict)
     parts: dict[tuple[str, int], None] = field(default_factory=dict)  # of incomplete inventories: cluster and number
     parts_over: dict[str, None] = field(default_factory=dict)  # clusters whose parts before those are of no use
+    objects: dict[tuple[str, str], None] = field(default_factory=dict)  # cluster and namespace
     projects: dict[str, None] = field(default_factory=dict)
     departments: dict[str, None] = field(default_factory=dict)
     usage: dict[tuple[str, str], None] = field(default_factory=dict)

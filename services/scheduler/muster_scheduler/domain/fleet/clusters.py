@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from muster_kernel.reasons import Unsupported
 from muster_scheduler.domain.asked.requests import Kind, Shape
 from muster_scheduler.domain.fleet.nodes import Mig
+from muster_scheduler.domain.fleet.objects import Objects, lacking
 from muster_scheduler.domain.fleet.snapshots import HeldParts, IncomingInventory, missing
 
 STRANGERS: Final = 8  # instances that are remembered a cluster though it is bound to another
@@ -74,6 +75,8 @@ class Cluster:
     incoming: IncomingInventory | None = None  # a full inventory of which parts are missing
     held: HeldParts | None = None  # a list of held assignments of which parts are missing
     left: bool = False  # an operator has taken it out of the fleet
+    names_objects: bool = False  # its agent names the claims and ConfigMaps of projects; else anything may be there
+    objects: dict[str, Objects] = field(default_factory=dict)  # by namespace
     behind_since: int = 0  # since when what is reported of its nodes cannot be applied; 0: nothing is lost
     # Other instances that reported, and when; not persisted: those that live report again within seconds.
     strangers: dict[str, int] = field(default_factory=dict)
@@ -109,6 +112,10 @@ class Cluster:
     def alive(self, now: int, silent_after: int) -> bool:
         """Whether the agent that speaks for it has been heard lately; times in microseconds."""
         return bool(self.instance) and not self.silent and now - self.fresh <= silent_after
+
+    def missing_of(self, mounted: tuple[str, ...]) -> list[str]:
+        """Which of these objects, as `namespace/kind/name`, are not in this cluster."""
+        return lacking(mounted, self.objects) if mounted and self.names_objects else []
 
     def standing(self, now: int, stale_after: int) -> Standing:
         """How it stands now; `stale_after` in microseconds."""

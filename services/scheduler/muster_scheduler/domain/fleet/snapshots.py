@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from muster_scheduler.domain.fleet.nodes import Node
+from muster_scheduler.domain.fleet.objects import NONE_REPORTED, ReportedObjects
 
 if TYPE_CHECKING:
     from muster_scheduler.domain.fleet.clusters import Profile
@@ -45,6 +46,7 @@ class InventoryPart(NamedTuple):
     checksum: bytes
     profile: Profile | None
     nodes: tuple[Node, ...]
+    objects: ReportedObjects = NONE_REPORTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,12 @@ class IncomingInventory:
     def profile(self) -> Profile | None:
         """What the cluster can do, from the part that says it."""
         return next((part.profile for part in self.parts.values() if part.profile is not None), None)
+
+    def objects(self) -> ReportedObjects:
+        """All objects of namespaces."""
+        found = [self.parts[number].objects for number in sorted(self.parts)]
+        named = next((each.named for each in found if each.named is not None), None)
+        return ReportedObjects(named, tuple(entry for each in found for entry in each.entries))
 
     def nodes(self) -> tuple[Node, ...]:
         """All nodes, in the order of the parts.

@@ -42,9 +42,13 @@ def on_left(world: World, event: ClusterLeft) -> None:
     for key in [key for key in world.orphans if key[0] == event.cluster]:
         world.journal.drop(world.orphans, key)
     unbind_from(world, event.cluster)
+    for namespace in [*cluster.objects]:
+        world.journal.drop(cluster.objects, namespace)
+        world.touched.objects[cluster.id, namespace] = None
     drop_parts(world, cluster)
     lift_permanent_refusals(world, event.cluster)
     unknown = {"instance": "", "profile": None, "held": None, "left": True, "full_needed": True, "silent": False}
+    unknown["names_objects"] = False
     zero = ("start", "observed", "inventory_sequence", "lost_timeout", "dead_man", "behind_since")
     for name, value in {**unknown, **dict.fromkeys(zero, 0)}.items():
         world.journal.set(cluster, name, value)

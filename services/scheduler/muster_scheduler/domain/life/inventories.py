@@ -57,7 +57,7 @@ def on_inventory_part(world: World, event: InventoryPartReported) -> None:
         world.journal.set(cluster, "incoming", incoming)
         world.touched.parts[cluster.id, number] = None
     elif incoming.genuine:
-        whole = (True, snapshot, incoming.profile, incoming.nodes(), ())
+        whole = (True, snapshot, incoming.profile, incoming.nodes(), (), incoming.objects())
         _take_in(world, cluster, InventoryReported(event.cluster, event.order, *whole))
     else:
         world.dropped_inventories.append(f"inventory {snapshot} of cluster {cluster.id} does not match its digest")
@@ -99,7 +99,28 @@ def _take_in(world: World, cluster: Cluster, event: InventoryReported) -> None:
         lift_permanent_refusals(world, event.cluster)
         world.waiting.wake_all()
     world.touched.clusters[cluster.id] = None
+    _take_objects(world, cluster, event)
     _take_nodes(world, event)
+
+
+def _take_objects(world: World, cluster: Cluster, event: InventoryReported) -> None:
+    said, more = event.objects, False
+    if said.named is not None and said.named != cluster.names_objects:
+        world.journal.set(cluster, "names_objects", said.named)
+        more = True  # what counted as there may be missing now, or the other way round
+    entries = dict(said.entries)
+    over = (cluster.objects.keys() - entries.keys()) if event.full else {*said.removed}
+    for namespace in sorted(over):
+        if world.journal.drop(cluster.objects, namespace) is not None:
+            world.touched.objects[cluster.id, namespace] = None
+    for namespace, found in entries.items():
+        known = cluster.objects.get(namespace)
+        if known != found:
+            more = more or known is None or found.truncated or not found.names <= known.names
+            world.journal.put(cluster.objects, namespace, found)
+            world.touched.objects[cluster.id, namespace] = None
+    if more:
+        world.waiting.wake_all()
 
 
 def _take_nodes(world: World, event: InventoryReported) -> None:

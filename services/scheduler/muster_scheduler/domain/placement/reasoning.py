@@ -56,10 +56,19 @@ def _why_not(world: World, workload: Workload, request: Request) -> Reason:
         return Reason(WaitingReason.NO_CLUSTER)
     supporting = [c for c in allowed if able(request, world.clusters.get(c))]
     if not supporting:
-        profiles = (known.profile for each in allowed if (known := world.clusters.get(each)) and known.profile)
-        lacks = (lack for profile in profiles if (lack := unsupported(request, profile)) is not None)
-        return Reason(WaitingReason.NOT_SUPPORTED, (len(set(allowed)), next(lacks, Unsupported.FIELDS)))
+        return _no_cluster_able(world, request, allowed)
     return _not_eligible(world, workload, request) or _short_of_room(world, workload, request)
+
+
+def _no_cluster_able(world: World, request: Request, allowed: Sequence[str]) -> Reason:
+    """Why none of the clusters that it may use can run it, whatever is free there."""
+    known = [found for each in dict.fromkeys(allowed) if (found := world.clusters.get(each)) and found.profile]
+    lacks = {each.id: unsupported(request, each.profile) for each in known if each.profile is not None}
+    if any(lacks[each.id] is None for each in known):  # so it is the objects that it mounts
+        elsewhere = any(not each.missing_of(request.mounts) for each in known)
+        return Reason(WaitingReason.DATA_ELSEWHERE if elsewhere else WaitingReason.DATA_MISSING)
+    lack = next((each for each in lacks.values() if each is not None), Unsupported.FIELDS)
+    return Reason(WaitingReason.NOT_SUPPORTED, (len(set(allowed)), lack))
 
 
 def _not_eligible(world: World, workload: Workload, request: Request) -> Reason | None:

@@ -1,0 +1,31 @@
+"""Claims and ConfigMaps of one namespace as the inventory names them (kubernetes.md 10.4). Pure.
+
+Holds: an entry fits one record of Kafka, however many objects the namespace has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import accumulate
+from typing import Final
+
+from muster_cluster_agent.domain.fleet import NamespaceObjects
+
+MOST_NAMES: Final = 2_000
+"""Names of each kind in one entry."""
+MOST_BYTES: Final = 256 << 10
+"""Bytes of the names of each kind in one entry: names have up to 253 bytes."""
+
+
+def objects_of(namespace: str, claims: Iterable[str], config_maps: Iterable[str]) -> NamespaceObjects:
+    """Return the entry of a namespace: the first names in their order, and whether there are more."""
+    every, others = sorted(claims), sorted(config_maps)
+    few, few_others = _first(every), _first(others)
+    truncated = len(few) < len(every) or len(few_others) < len(others)
+    return NamespaceObjects(namespace, few, few_others, truncated)
+
+
+def _first(names: list[str]) -> tuple[str, ...]:
+    few = names[:MOST_NAMES]
+    sizes = accumulate(len(name) + 3 for name in few)  # a name has a tag and a length of two bytes at most
+    return tuple(name for name, size in zip(few, sizes, strict=True) if size <= MOST_BYTES)
