@@ -1,4 +1,4 @@
-"""`testbed`: a real Kubernetes API server and its etcd, built from Go modules for the tests that ask one.
+"""`testbed`: a real Kubernetes API server, its etcd and kwok, built from Go modules for the tests that ask one.
 
 Called by people, once a machine; the tests that need it are skipped, and say so, where it is missing. `test` does not
 call it: from nothing it takes minutes. Holds: what is built is under .tools, and deploy/testbed pins every module.
@@ -16,19 +16,24 @@ from verbs.shell import VerbFailed, run, say
 MODULE: Final = ROOT / "deploy" / "testbed"
 VERSION: Final = "1.34.1"
 STAMP: Final = "k8s.io/component-base/version"
-COMMANDS: Final = {"etcd": "go.etcd.io/etcd/server/v3", "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver"}
+KWOK: Final = MODULE / "kwok"  # a module of its own: its release names older modules of Kubernetes
+COMMANDS: Final = {
+    "etcd": (MODULE, "go.etcd.io/etcd/server/v3"),
+    "kube-apiserver": (MODULE, "k8s.io/kubernetes/cmd/kube-apiserver"),
+    "kwok": (KWOK, "sigs.k8s.io/kwok/cmd/kwok"),
+}
 
 
 def testbed() -> int:
-    """Builds both programs, at low priority; a second call takes seconds."""
+    """Builds all programs, at low priority; a second call takes seconds."""
     go = where_go_is()
     TESTBED.mkdir(parents=True, exist_ok=True)
     major, minor, _ = VERSION.split(".")
     stamps = f"-X {STAMP}.gitVersion=v{VERSION} -X {STAMP}.gitMajor={major} -X {STAMP}.gitMinor={minor}"
-    for name, package in COMMANDS.items():
+    for name, (module, package) in COMMANDS.items():
         say(f"building {name} (minutes the first time, seconds later)")
         flags = ["-trimpath", "-ldflags", f"-s -w {stamps}", "-o", str(TESTBED / name)]
-        run(["nice", "-n", "19", str(go), "build", *flags, package], extra={"CGO_ENABLED": "0"}, cwd=MODULE)
+        run(["nice", "-n", "19", str(go), "build", *flags, package], extra={"CGO_ENABLED": "0"}, cwd=module)
     say(f"the testbed is in {TESTBED.relative_to(ROOT)}")
     return 0
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ssl
 import subprocess
+from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx
+import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -34,11 +36,36 @@ def built() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where the API server is; `http` calls it as an administrator. agent: the token that an agent calls it with."""
+    """Where the API server is; `http` calls it as an administrator.
+
+    etcd: calls its store. agent: the token that an agent calls it with.
+    """
 
     url: str
     http: httpx.Client
+    etcd: httpx.Client
     agent: str = TOKEN
+
+    def kubeconfig(self) -> str:
+        """A kubeconfig of the agent's token."""
+        server = {"server": self.url, "insecure-skip-tls-verify": True}
+        said = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "c",
+            "clusters": [{"name": "c", "cluster": server}],
+            "users": [{"name": "c", "user": {"token": self.agent}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
+        }
+        return yaml.safe_dump(said)
+
+    def count(self, resource: str, namespace: str) -> int:
+        """How many objects of a resource a namespace has, by one cheap question to etcd."""
+        first = f"/registry/{resource}/{namespace}/".encode()
+        last = first[:-1] + bytes([first[-1] + 1])
+        asked = {"key": b64encode(first).decode(), "range_end": b64encode(last).decode(), "count_only": True}
+        answer = self.etcd.post("/v3/kv/range", json=asked)
+        return int(answer.raise_for_status().json().get("count", 0))
 
     def kubectl(self) -> list[str]:
         """The words in front of a kubectl command."""
@@ -106,14 +133,15 @@ def cluster(folder: Path, *, rbac: bool = False) -> Iterator[Cluster]:
     """Runs etcd and the API server in a folder until the block ends. rbac: accounts have the rights that roles give."""
     with ExitStack() as stack:
         store = f"http://127.0.0.1:{free_port()}"
-        stack.enter_context(_running(_etcd(folder, store), folder / "etcd.log"))
+        stack.enter_context(running(_etcd(folder, store), folder / "etcd.log"))
         port = free_port()
-        stack.enter_context(_running(_server(folder, store, port, rbac=rbac), folder / "server.log"))
+        stack.enter_context(running(_server(folder, store, port, rbac=rbac), folder / "server.log"))
         url = f"https://127.0.0.1:{port}"
         head = {"Authorization": f"Bearer {TOKEN}"}
         http = stack.enter_context(httpx.Client(base_url=url, verify=_unchecked(), headers=head, timeout=_PATIENCE))
         _wait(http, folder / "server.log")
-        yield Cluster(url, http)
+        etcd = stack.enter_context(httpx.Client(base_url=store, timeout=_PATIENCE))
+        yield Cluster(url, http, etcd)
 
 
 def _unchecked() -> ssl.SSLContext:
@@ -164,7 +192,8 @@ def _private_key() -> bytes:
 
 
 @contextmanager
-def _running(command: list[str], log: Path) -> Iterator[None]:
+def running(command: list[str], log: Path) -> Iterator[None]:
+    """A program until the block ends, which kills it."""
     with log.open("wb") as file, subprocess.Popen(command, stdout=file, stderr=file) as process:
         try:
             yield

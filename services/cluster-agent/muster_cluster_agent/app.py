@@ -40,7 +40,15 @@ async def compose(runtime: Runtime, settings: AgentSettings) -> None:
     reporter = KafkaReporter(bus, cluster, state.instance, state.start, backend.observed_at)
     settings.submission.warn()
     gateway = Gateway(settings.submission, cluster, state.instance, backend, settings.application_file)
-    agent = Agent(backend, reporter, state.instance, secrets=gateway, hold=settings.hold, epoch=kept_epoch(state))
+    agent = Agent(
+        backend,
+        reporter,
+        state.instance,
+        secrets=gateway,
+        hold=settings.hold,
+        epoch=kept_epoch(state),
+        workers=parts.workers,
+    )
     await agent.adopt()
 
     async def keep_usage(until: float) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from muster_cluster_agent.adapters.support import Support
-from muster_cluster_agent.ports import AgentState, Backend, Folders
+from muster_cluster_agent.ports import WORKERS, AgentState, Backend, Folders
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +14,7 @@ class Parts:
     """A back end that is open, and what goes with it.
 
     folders: where it keeps folders of workloads over their runs; None: nowhere. eternal: tasks of its own by name.
+    workers: workloads that are worked on at the same time.
     """
 
     cluster: str
@@ -21,4 +22,5 @@ class Parts:
     state: AgentState
     support: Support
     folders: Folders | None = None
+    workers: int = WORKERS
     eternal: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from muster_cluster_agent.domain.actions import Answer, BackendAction, Refuse
 from muster_cluster_agent.domain.findings import Finding
@@ -16,6 +16,9 @@ from muster_cluster_agent.domain.fleet import Difference, Fleet
 from muster_cluster_agent.domain.model import NodeView, Observed, RunKey, Status
 from muster_cluster_agent.domain.retirement import Retirement
 from muster_cluster_agent.domain.usage import Sample
+
+WORKERS: Final = 8
+"""Workloads that are worked on at the same time, where the back end says nothing else."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ have to be READY first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -22,6 +22,7 @@ from muster_cluster_agent.domain.model import (
     ReplicaKey,
     Revision,
     Run,
+    RunKey,
     Share,
     Template,
 )
@@ -148,6 +149,21 @@ class _Member:
     index: int
     shares: tuple[Share, ...]
     rank: int
+
+
+Plans = Mapping[RunKey, tuple[ReplicaPlan, ...] | str]
+"""The replicas of each revision of an assignment, by its run; a text: why they cannot be planned."""
+
+
+def plans_of(assignment: Assignment) -> Plans:
+    """Plan all revisions of an assignment. A revision that cannot be planned keeps nothing from the others."""
+    found: dict[RunKey, tuple[ReplicaPlan, ...] | str] = {}
+    for revision in assignment.revisions:
+        try:
+            found[revision.key] = replica_plans(assignment, revision)
+        except (InvalidCommand, ValueError) as error:
+            found[revision.key] = str(error)
+    return found
 
 
 def replica_plans(assignment: Assignment, revision: Revision) -> tuple[ReplicaPlan, ...]:

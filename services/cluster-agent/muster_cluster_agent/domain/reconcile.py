@@ -41,7 +41,7 @@ from muster_cluster_agent.domain.model import (
     RunKey,
     State,
 )
-from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan, replica_plans
+from muster_cluster_agent.domain.plan import Plans, ReplicaPlan, plans_of
 from muster_kernel.ids import replica_name
 from muster_kernel.reasons import ChangeReason, RefusalCode
 
@@ -58,7 +58,7 @@ class Scene:
     told: names whose GONE the bus has acknowledged. removed: names that were here once and are forgotten.
     denied: names of which it was said already that they are not here.
     planned: the names of the last assignment that was seen; they tell whether a release has to say more than the
-    replicas do.
+    replicas do. plans: those of the desired assignment; None: they are made here.
     """
 
     desired: Assignment | Release | None
@@ -67,6 +67,7 @@ class Scene:
     told: AbstractSet[str] = frozenset()
     removed: AbstractSet[str] = frozenset()
     planned: frozenset[str] = frozenset()
+    plans: Plans | None = None
     answered: bool = False
     denied: AbstractSet[str] = frozenset()
     held_back: bool = False
@@ -151,12 +152,11 @@ def _release(release: Release, scene: Scene, verdict: _Verdict) -> None:
 
 def _assign(assignment: Assignment, scene: Scene, now: float, verdict: _Verdict) -> None:
     wanted: dict[str, ReplicaPlan] = {}
-    for revision in assignment.revisions:
-        try:
-            plans = replica_plans(assignment, revision)
-        except (InvalidCommand, ValueError) as error:
-            run = (assignment.workload_id, revision.generation, revision.attempt)
-            verdict.actions.append(Refuse(*run, RefusalCode.INVALID_COMMAND, str(error)))
+    for run, plans in (plans_of(assignment) if scene.plans is None else scene.plans).items():
+        if isinstance(plans, str):
+            generation, attempt = run
+            refused = (assignment.workload_id, generation, attempt)
+            verdict.actions.append(Refuse(*refused, RefusalCode.INVALID_COMMAND, plans))
             continue
         wanted.update((plan.name, plan) for plan in plans)
     _drop_unwanted(assignment, scene, wanted, verdict)

@@ -14,6 +14,7 @@ from typing import Final
 
 from muster_cluster_agent.domain.actions import Refuse
 from muster_cluster_agent.domain.model import Assignment, Release
+from muster_cluster_agent.domain.plan import Plans
 
 _RETRY_SECONDS: Final = 0.5
 _LONGEST_RETRY: Final = 30.0
@@ -27,6 +28,7 @@ class Case:
 
     desired: Assignment | Release | None = None
     planned: frozenset[str] = frozenset()
+    plans: Plans | None = None  # of the desired assignment
     removed: set[str] = field(default_factory=set)
     refused: set[Refuse] = field(default_factory=set)  # what was told of this record
     answered: bool = False  # it was told that nothing of the released run is here
@@ -38,7 +40,7 @@ class Case:
 
     def obey(self, record: Assignment | Release, traceparent: str | None) -> None:
         """The record is what counts from now on; what was answered to an older one no longer does."""
-        self.desired, self.traceparent = record, traceparent
+        self.desired, self.traceparent, self.plans = record, traceparent, None
         self.answered, self.acknowledged, self.tries = False, False, 0
         self.denied.clear()
         self.refused.clear()

@@ -29,13 +29,14 @@ from muster_cluster_agent.domain.actions import (
     refusal_of,
 )
 from muster_cluster_agent.domain.model import Assignment, NodeView, Release, State, Status, is_stale
-from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan, replica_plans
+from muster_cluster_agent.domain.plan import ReplicaPlan, plans_of
 from muster_cluster_agent.domain.reconcile import Scene, reconcile
 from muster_cluster_agent.domain.sealed import is_sealed, opened
 from muster_cluster_agent.errors import SecretsError
 from muster_cluster_agent.handlers.agenda import Agenda, Case
 from muster_cluster_agent.handlers.telling import Telling
 from muster_cluster_agent.ports import (
+    WORKERS,
     Backend,
     Changed,
     Report,
@@ -45,7 +46,6 @@ from muster_cluster_agent.ports import (
 )
 from muster_kernel.reasons import RefusalCode
 
-WORKERS: Final = 8
 HEARTBEAT_SECONDS: Final = 10.0
 RESYNC_SECONDS: Final = 300.0
 _RETRY_SECONDS: Final = 0.5
@@ -66,6 +66,7 @@ class Agent:
     """One cluster's agent.
 
     `secrets`: who hands out credentials. `hold`: assignments are accepted and nothing is started (benchmarks).
+    `workers`: workloads that are worked on at the same time.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Agent:
         secrets: Secrets | None = None,
         hold: bool = False,
         epoch: int = 0,
+        workers: int = WORKERS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._backend = backend
@@ -84,6 +86,7 @@ class Agent:
         self._secrets = secrets
         self._hold = hold
         self._clock = clock
+        self._workers = workers
         self.epoch = epoch
         self.agenda = Agenda()
         self.telling = Telling(backend, reporter, self.agenda)
@@ -111,7 +114,11 @@ class Agent:
             case.idle = True  # accepted; what a held one has to be told about is its release alone
             return Taken.TAKEN
         if isinstance(record, Assignment):
-            case.planned = _names(record)
+            case.plans = plans_of(record)
+            # A revision that cannot be planned has no names: reconciling refuses it, with the reason.
+            case.planned = frozenset(
+                plan.name for plans in case.plans.values() if not isinstance(plans, str) for plan in plans
+            )
         self.agenda.mark(record.workload_id)
         return Taken.TAKEN
 
@@ -179,7 +186,7 @@ class Agent:
     async def work(self) -> None:
         """Works on what is due, for ever; several of these run side by side."""
         async with asyncio.TaskGroup() as workers:
-            for number in range(WORKERS):
+            for number in range(self._workers):
                 workers.create_task(self._worker(), name=f"worker-{number}")
 
     async def beat(self) -> None:
@@ -265,6 +272,7 @@ class Agent:
             told=frozenset(r.name for r in observed if self.telling.book.has_told_gone(r.name)),
             removed=frozenset(case.removed),
             planned=case.planned,
+            plans=case.plans,
             answered=case.answered,
             denied=frozenset(case.denied),
             held_back=self._hold,
@@ -336,13 +344,3 @@ class Agent:
         if found is None:
             log.warning("credentials_missing", workload_id=plan.workload_id)
         return found
-
-
-def _names(assignment: Assignment) -> frozenset[str]:
-    names: set[str] = set()
-    for revision in assignment.revisions:
-        try:
-            names.update(plan.name for plan in replica_plans(assignment, revision))
-        except (InvalidCommand, ValueError):
-            continue  # reconcile refuses it, with the reason
-    return frozenset(names)

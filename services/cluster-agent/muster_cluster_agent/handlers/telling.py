@@ -99,7 +99,8 @@ class Telling:
             if status.state is State.GONE and self.ended is not None:
                 self.ended(replica)
             tail = b""
-            if any(one.state is State.FAILED for one in due):
+            # The last lines tell why it failed by itself; of one that was stopped they would be a call for nothing.
+            if not replica.stop_reason and any(one.state is State.FAILED for one in due):
                 tail = await self._backend.log_tail(replica.name, _LOG_TAIL)
             for one in due:
                 self._reporter.tell(

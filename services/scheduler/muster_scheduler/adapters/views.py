@@ -73,6 +73,7 @@ def cluster(world: World, cluster_id: str) -> fleet_pb2.Cluster:
     )
     if known.profile is not None:
         view.profile.CopyFrom(_profile(known.profile))
+        view.profile.names_objects = known.names_objects
     if known.instance:
         view.heard_at.CopyFrom(timestamp(known.fresh))
     return view

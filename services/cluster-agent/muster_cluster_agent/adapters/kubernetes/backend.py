@@ -52,6 +52,7 @@ from muster_kernel.reasons import RefusalCode
 SILENT_SECONDS: Final = 10.0
 """How long the API server may be without an answer before what is known counts as old."""
 _LOOK_SECONDS: Final = 5.0
+_TURN: Final = 250  # pods after which other tasks run: a look at 10,000 pods would hold up reports
 
 log = logs.get(__name__)
 
@@ -254,7 +255,9 @@ class KubernetesBackend:
                 await self._acting.close_late()
             except (BackendError, ValueError) as error:
                 log.warning("pods cannot be looked after", error=str(error))
-            for pod in pods:
+            for number, pod in enumerate(pods):
+                if number % _TURN == 0:
+                    await asyncio.sleep(0)
                 try:
                     await self._look(pod, now)
                 except (BackendError, ValueError) as error:

@@ -294,7 +294,8 @@ class Cache:
                 self.workload_roots[root.workload_id] = root
         elif root is not None:
             self._run_root_changed(key, root, gone=new is None)
-            self.tell(root.workload_id)
+            if old is not None or root.lines:  # one that was made a moment ago says nothing new
+                self.tell(root.workload_id)
 
     def _run_root_changed(self, key: str, root: Root, *, gone: bool) -> None:
         before = self.run_roots.pop(key, None)

@@ -8,14 +8,16 @@ ApiError with the server's own words, and no answer is Unreachable.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, Self
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+import msgspec
 from kubernetes_asyncio import config
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.client.rest import RESTClientObject
@@ -28,6 +30,7 @@ CALL_SECONDS: Final = 30.0
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 _CONNECTIONS: Final = 128
+_READ_BYTES: Final = 1 << 21  # of a stream before it waits for its reader: an event may have as many
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _TOO_MANY: Final = 429
@@ -115,6 +118,7 @@ class Client:
         self._how = how
         self._bucket = Bucket(rate, burst)
         self._session: aiohttp.ClientSession | None = None
+        self._proxy: str | None = None
         self.answered_at = 0.0
         """Monotonic time of the last answer, whatever it was."""
         self.server_date: tuple[str, float] = ("", 0.0)
@@ -124,7 +128,12 @@ class Client:
 
     async def __aenter__(self) -> Self:
         """Opens the session."""
-        self._session = RESTClientObject(self._how, maxsize=_CONNECTIONS).pool_manager
+        made = RESTClientObject(self._how, maxsize=_CONNECTIONS).pool_manager
+        connector = made.connector
+        made.detach()
+        # Without `trust_env`: with it aiohttp reads the environment and ~/.netrc in a thread before each call.
+        self._session = aiohttp.ClientSession(connector=connector, read_bufsize=_READ_BYTES)
+        self._proxy = self._how.proxy or _proxy_of(str(self._how.host))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -173,7 +182,7 @@ class Client:
         content, accept: the form of the body, and that of the answer. fenced: it is not made by an agent that does not
         lead. The Lease itself is taken without.
         """
-        data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        data = None if body is None else msgspec.json.encode(body)
         for attempt in range(1, _TRIES + 1):
             await self._bucket.take(urgent=verb == "DELETE")  # it gives capacity back
             bound = CALL_SECONDS
@@ -196,7 +205,7 @@ class Client:
         timeout = aiohttp.ClientTimeout(total=bound)
         async with self._answer(verb, path, data, query, forms, timeout) as answer:
             try:
-                found: Json = json.loads(await answer.read())
+                found = decoded(await answer.read())
             except ValueError as error:
                 raise Unreachable(f"{self._how.host} answered {verb} {path} with something else than JSON") from error
             return found
@@ -237,7 +246,7 @@ class Client:
             params=query,
             headers=headers,
             timeout=timeout,
-            proxy=self._how.proxy,
+            proxy=self._proxy,
             server_hostname=self._how.tls_server_name,
         )
         try:
@@ -253,6 +262,21 @@ class Client:
             raise Unreachable(f"{self._how.host} does not answer: {error!r}") from error
 
 
+def decoded(data: bytes) -> Json:
+    """The object that a JSON text is. Raises ValueError."""
+    try:
+        found: Json = msgspec.json.decode(data)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"no JSON: {error}") from error
+    return found
+
+
+def _proxy_of(address: str) -> str | None:
+    """The proxy that the environment names for an address, as other clients of Kubernetes take it."""
+    parts = urlsplit(address)
+    return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
+
+
 def _class_of(status: int) -> str:
     return "429" if status == _TOO_MANY else f"{status // 100}xx"
 
@@ -260,7 +284,7 @@ def _class_of(status: int) -> str:
 async def _error(answer: aiohttp.ClientResponse) -> ApiError:
     text = (await answer.read())[:65536].decode("utf-8", "replace")
     try:
-        said = json.loads(text)
+        said = decoded(text.encode())
         reason, message = str(said.get("reason", "")), str(said.get("message", ""))
     except (ValueError, AttributeError):
         reason, message = "", text[:1000]

@@ -8,7 +8,6 @@ one line in the log, and the others are kept; an empty watch is never followed b
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -19,7 +18,7 @@ import aiohttp
 
 from muster_chassis import logs, metrics
 from muster_chassis.backoff import Backoff
-from muster_cluster_agent.adapters.kubernetes.client import JSON, ApiError, Client, Unreachable
+from muster_cluster_agent.adapters.kubernetes.client import JSON, ApiError, Client, Unreachable, decoded
 from muster_cluster_agent.errors import BackendError
 
 T = TypeVar("T")
@@ -146,7 +145,7 @@ class Follower(Generic[T]):
                 buffered = bytearray(rest)
                 for line in lines:
                     if line:
-                        self._take(json.loads(line))
+                        self._take(decoded(line))
                         backoff.reset()
                 if len(buffered) > _LARGEST_LINE:
                     self._version = ""

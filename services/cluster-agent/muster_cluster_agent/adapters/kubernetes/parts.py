@@ -20,6 +20,7 @@ from muster_cluster_agent.errors import ClusterFileError
 from muster_cluster_agent.parts import Parts
 from muster_cluster_agent.settings import AgentSettings
 
+_WORKERS = 64  # each waits for the API server most of the time; the rate of calls is limited elsewhere
 _RANDOM_BYTES = 4
 _CONFLICT = 409
 
@@ -43,6 +44,7 @@ async def open_kubernetes(runtime: Runtime, settings: AgentSettings) -> Parts:
         state,
         support_of(file.allowed, file.style),
         folders=backend,
+        workers=_WORKERS,
         eternal={"lead": lead.keep, "state": state.run, "cluster": backend.run},
     )
 

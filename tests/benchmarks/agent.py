@@ -1,0 +1,320 @@
+"""How fast the agent works on a Kubernetes cluster: `uv run python tests/benchmarks/agent.py --json`.
+
+A real API server with its etcd and kwok's nodes, a real Kafka, one agent process. The cluster has no scheduler: this
+program binds the pods to the nodes to which the agent has pinned them, outside the measured time. `make testbed` builds
+what it needs. The parts, in this order:
+
+- calls: calls of the API server for each replica, from its assignment until nothing of it is left.
+- ratio: batches of pods, alternately by the agent (from the first record on Kafka to the last pod) and by a bare loop,
+  which posts the roots and the pods of as many workloads, made beforehand, over a client and connections like the
+  agent's. The median of each.
+- status: with all pods of the agent running, pods end at an even pace; from the call that ends a pod to the report of
+  it that was read from Kafka.
+- restart: after SIGTERM and after kill -9, from the signal until the next agent process has told that it made
+  the pod of a workload that was assigned after the signal. Then the pods a second with the default rate of calls.
+- submit: a whole stack on the same API server; from the client's call to the pod's first event in a watch of all pods.
+
+The last line is one JSON object; times are milliseconds where the name says so and seconds otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from kubernetes_asyncio.client import Configuration
+
+from muster.fleet.v1 import fleet_pb2
+from muster_client import Muster
+from muster_client.quotas import pool_quota
+from muster_cluster_agent.adapters.decode import assignment as decode
+from muster_cluster_agent.adapters.kubernetes.client import MERGE_PATCH, Client
+from muster_cluster_agent.adapters.kubernetes.support import support_of
+from muster_cluster_agent.domain.kubernetes import manifests, roots
+from muster_cluster_agent.domain.kubernetes.manifests import Style
+from muster_cluster_agent.domain.kubernetes.marks import Owner
+from muster_cluster_agent.domain.plan import ReplicaPlan, replica_plans
+from muster_stack.embedded import EmbeddedKafka
+from tests.support import figures, kubernetes, kwok
+from tests.support.agent_bench import IMAGE, Bench, bench, cluster_file
+from tests.support.agents import workload_id
+from tests.support.fake_kubelet import now
+from tests.support.kubernetes_stack import kubernetes_stack, watched
+from tests.support.waiting import eventually, until
+
+FAST: Final = 100_000.0  # calls a second: no limit
+CONNECTIONS: Final = 64  # of the bare loop
+SINGLES: Final = 200
+GANGS: Final = 10
+MEMBERS: Final = 20
+CHANGES: Final = 50  # a second
+SUBMITS: Final = 5  # a second
+WARM: Final = 10
+LOAD: Final = "runai-load"  # the namespace of the agent's pods that stay
+STYLE: Final = Style()
+CREATED: Final = fleet_pb2.REPLICA_STATE_CREATED
+SUCCEEDED: Final = fleet_pb2.REPLICA_STATE_SUCCEEDED
+
+
+def main() -> int:
+    """Measures the chosen parts and prints the object."""
+    given = _arguments()
+    if not (kubernetes.built() and kwok.built()):
+        print(kubernetes.MISSING if not kubernetes.built() else kwok.MISSING, file=sys.stderr)
+        return 1
+    names = [f"n-{number:04}" for number in range(given.nodes)]
+    with (
+        tempfile.TemporaryDirectory(prefix="muster-agent-bench-") as folder,
+        EmbeddedKafka() as broker,
+        kubernetes.cluster(Path(folder)) as found,
+        kwok.nodes(found, Path(folder), names, gpus=16),
+    ):
+        result: dict[str, Any] = {"pods": given.pods, "nodes": given.nodes}
+        if {*PARTS[:-1]} & {*given.parts}:
+            result |= asyncio.run(_measure(given, found, broker.bootstrap, Path(folder), names))
+        if "submit" in given.parts:
+            with kubernetes_stack(Path(folder) / "submit", found, FAST) as stack:
+                result |= asyncio.run(_submit(stack.server, found, given.seconds))
+    print(json.dumps(result))
+    return 0
+
+
+async def _measure(
+    given: argparse.Namespace, found: kubernetes.Cluster, bootstrap: str, folder: Path, names: Sequence[str]
+) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    async with bench(found, bootstrap, folder, names, FAST) as at:
+        await _made(at, [0], "runai-warm")
+        if "calls" in given.parts:
+            result |= await _calls(at)
+        if "ratio" in given.parts:
+            result |= await _ratio(at, given.pods, given.alternations)
+            result |= {"rss_mib": at.memory()["now"], "rss_highest_mib": at.memory()["highest"]}
+        if "status" in given.parts:
+            result |= await _status(at, given.pods, given.seconds)
+        if "restart" in given.parts:
+            result |= await _restarts(at)
+        if at.reports.refusals:
+            print(f"refused: {sorted(set(at.reports.refusals))[:5]}", file=sys.stderr)
+    return result
+
+
+async def _made(at: Bench, numbers: Sequence[int], namespace: str) -> float:
+    """The seconds from the first record to the last pod of new workloads."""
+    records = at.assignments(numbers, namespace)
+    already = at.cluster.count("pods", namespace)
+    began = time.monotonic()
+    await at.write(records)
+    return await at.until_pods(namespace, already + len(numbers)) - began
+
+
+# ---------------------------------------------------------------------------------------------------------------- calls
+
+
+async def _calls(at: Bench) -> dict[str, float]:
+    singles = [1_000_000 + number for number in range(SINGLES)]
+    gangs = [2_000_000 + number for number in range(GANGS)]
+    single = await _life(at, singles, "runai-singles", workers=1)
+    gang = await _life(at, gangs, "runai-gangs", workers=MEMBERS)
+    return {"calls_single": round(single / SINGLES, 2), "calls_gang": round(gang / (GANGS * MEMBERS), 2)}
+
+
+async def _life(at: Bench, numbers: Sequence[int], namespace: str, *, workers: int) -> float:
+    """The agent's calls while workloads are made, run, are released and leave nothing."""
+    before = at.calls()
+    await at.write(at.assignments(numbers, namespace, workers=workers))
+    await at.until_pods(namespace, len(numbers) * workers)
+    await at.bind(numbers, namespace)
+    await at.write(at.releases(numbers))
+    await at.until_pods(namespace, 0)
+    # The ConfigMap of the programs that start gangs belongs to the namespace, and stays.
+    await eventually(lambda: asyncio.to_thread(at.cluster.count, "configmaps", namespace), lambda left: left <= 1)
+    return at.calls() - before
+
+
+# ---------------------------------------------------------------------------------------------------------------- ratio
+
+
+async def _ratio(at: Bench, pods: int, alternations: int) -> dict[str, Any]:
+    batch = pods // alternations
+    ours, bare = [], []
+    for turn in range(alternations):
+        bare.append(batch / await _bare(at, batch, f"bare-{turn}"))
+        numbers = range(turn * batch + 1, (turn + 1) * batch + 1)
+        ours.append(batch / await _made(at, numbers, LOAD))
+        print(f"  {turn + 1}: bare {bare[-1]:.0f}, agent {ours[-1]:.0f} pods a second", file=sys.stderr, flush=True)
+        await at.bind(numbers, LOAD)
+    ratios = [mine / plain for mine, plain in zip(ours, bare, strict=True)]
+    return {
+        "pods_per_s": round(statistics.median(ours), 1),
+        "bare_pods_per_s": round(statistics.median(bare), 1),
+        "ratio": round(statistics.median(ratios), 3),
+        "ratios": [round(each, 3) for each in ratios],
+    }
+
+
+async def _bare(at: Bench, count: int, namespace: str) -> float:
+    """The seconds of a loop that posts the same objects as the agent, which are deleted afterwards."""
+    owner, support = Owner("bare", "bare"), support_of(frozenset(), STYLE)
+    plans: list[ReplicaPlan] = []
+    for number in range(3_000_000, 3_000_000 + count):
+        made = at.assignment(number, namespace)
+        whole = decode(made.workload_id, made.SerializeToString(), {}, support)
+        plans += replica_plans(whole, whole.newest)
+    at.cluster.post("/api/v1/namespaces", {"metadata": {"name": namespace}}).raise_for_status()
+    path = f"/api/v1/namespaces/{namespace}"
+    limit = asyncio.Semaphore(CONNECTIONS)
+    async with Client(_how(at), rate=FAST, burst=FAST) as client:
+
+        async def one(root: dict[str, Any], pod: dict[str, Any]) -> None:
+            async with limit:
+                uid = (await client.post(f"{path}/configmaps", root))["metadata"]["uid"]
+                pod["metadata"]["ownerReferences"][0]["uid"] = uid
+                await client.post(f"{path}/pods", pod)
+
+        objects = []
+        for plan in plans:
+            root = roots.manifest(owner, plan)
+            root["metadata"]["annotations"] |= roots.naming([])["metadata"]["annotations"]
+            objects.append((root, manifests.pod(owner, plan, STYLE, "")))
+        began = time.monotonic()
+        await asyncio.gather(*(one(root, pod) for root, pod in objects))
+        took = time.monotonic() - began
+
+        async def free(kind: str, name: str) -> None:
+            async with limit:
+                await client.patch(f"{path}/{kind}/{name}", {"metadata": {"finalizers": None}})
+                await client.delete(f"{path}/{kind}/{name}", {"gracePeriodSeconds": 0})
+
+        both = [(kind, one) for pair in objects for kind, one in zip(("configmaps", "pods"), pair, strict=True)]
+        await asyncio.gather(*(free(kind, one["metadata"]["name"]) for kind, one in both))
+    await at.until_pods(namespace, 0)
+    return took
+
+
+def _how(at: Bench) -> Configuration:
+    how = Configuration()
+    how.host, how.verify_ssl = at.cluster.url, False
+    how.api_key["BearerToken"] = f"Bearer {at.cluster.agent}"
+    return how
+
+
+# --------------------------------------------------------------------------------------------------------------- status
+
+
+async def _status(at: Bench, pods: int, seconds: float) -> dict[str, Any]:
+    """Ends pods of the load at an even pace, in an order drawn by chance."""
+    seed = random.SystemRandom().randrange(1 << 32)
+    print(f"  status: seed {seed}", file=sys.stderr, flush=True)
+    chosen = random.Random(seed).sample(range(1, pods + 1), min(int(CHANGES * seconds), pods // 2))
+    listed = at.cluster.http.get(f"/api/v1/namespaces/{LOAD}/pods", params={"resourceVersion": "0"}).json()["items"]
+    by_workload = {item["metadata"]["labels"]["muster.io/workload"]: item for item in listed}
+    asked: dict[str, float] = {}
+    async with Client(_how(at), rate=FAST, burst=FAST) as client:
+        began = time.monotonic()
+
+        async def end(turn: int, workload: str) -> None:
+            await asyncio.sleep(max(0.0, began + turn / CHANGES - time.monotonic()))
+            pod = by_workload[workload]
+            status = _ended(pod["spec"]["containers"][0])
+            asked[workload] = time.monotonic()
+            path = f"/api/v1/namespaces/{LOAD}/pods/{pod['metadata']['name']}/status"
+            await client.call("PATCH", path, body={"status": status}, content=MERGE_PATCH)
+
+        await asyncio.gather(*(end(turn, workload_id(number)) for turn, number in enumerate(chosen)))
+        await at.reports.until([*asked], SUCCEEDED)
+    waits = [(at.reports.at[workload, SUCCEEDED] - sent) * 1e3 for workload, sent in asked.items()]
+    spread = figures.spread(waits)
+    return {"status_p99_ms": spread["p99"], "status_ms": spread}
+
+
+def _ended(container: dict[str, Any]) -> dict[str, Any]:
+    ended = {"exitCode": 0, "reason": "Completed", "startedAt": now(), "finishedAt": now(), "containerID": "kwok://x"}
+    one = {"name": container["name"], "image": container["image"], "imageID": "x", "restartCount": 0, "ready": False}
+    return {"phase": "Succeeded", "containerStatuses": [{**one, "state": {"terminated": ended}}]}
+
+
+# -------------------------------------------------------------------------------------------------------------- restart
+
+
+async def _restarts(at: Bench) -> dict[str, float]:
+    stopped = await _restarted(at, 4_000_000, at.agent.process.terminate if at.agent.process else at.agent.kill)
+    (at.agent.root / "cluster.yaml").write_text(cluster_file(None))
+    killed = await _restarted(at, 4_000_001, at.agent.kill)
+    await asyncio.sleep(5.0)  # its burst is there again
+    count = 2_000
+    took = await _made(at, range(5_000_000, 5_000_000 + count), "runai-default")
+    return {"restart_s": stopped, "restart_killed_s": killed, "default_pods_per_s": round(count / took, 1)}
+
+
+async def _restarted(at: Bench, number: int, end: Any) -> float:
+    """Seconds from the end of the agent until the next one has made the pod of a new workload."""
+    process = at.agent.process
+    assert process is not None
+    began = time.monotonic()
+    end()
+    await asyncio.to_thread(process.wait)
+    await asyncio.to_thread(at.agent.start)
+    await at.write(at.assignments([number], "runai-restart"))
+    await at.reports.until([workload_id(number)], CREATED)
+    return round(at.reports.at[workload_id(number), CREATED] - began, 1)
+
+
+# --------------------------------------------------------------------------------------------------------------- submit
+
+
+async def _submit(server: str, found: kubernetes.Cluster, seconds: float) -> dict[str, Any]:
+    """Submits at an even pace, none waiting for another; the first ten are start-up and do not count."""
+    count = int(SUBMITS * seconds) + WARM
+    sent: dict[str, float] = {}
+    async with watched(found) as pods, Muster(server) as muster:
+        await muster.projects.create("bench", quotas=[pool_quota("default", count)])
+        began = time.monotonic()
+
+        async def one(number: int) -> None:
+            await asyncio.sleep(max(0.0, began + number / SUBMITS - time.monotonic()))
+            at = time.monotonic()
+            workload = await muster.submit(_document(f"w-{number}"), project="bench")
+            if number >= WARM:
+                sent[workload.id] = at
+
+        await asyncio.gather(*map(one, range(count)))
+        await until(lambda: sent.keys() <= pods.made.keys(), within=60)
+    return {"submit_to_pod_ms": figures.spread([(pods.made[each] - at) * 1e3 for each, at in sent.items()])}
+
+
+def _document(name: str) -> str:
+    return (
+        "apiVersion: run.ai/v2alpha1\nkind: TrainingWorkload\n"
+        f"metadata: {{name: {name}, namespace: runai-bench}}\nspec:\n  name: {{value: {name}}}\n"
+        f"  image: {{value: {IMAGE}}}\n  gpu: {{value: '1'}}\n  command: {{value: 'python train.py'}}\n"
+    )
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="as everywhere: the last line is the object in any case")
+    parser.add_argument("--pods", type=int, default=10_000)
+    parser.add_argument("--nodes", type=int, default=1_000)
+    parser.add_argument("--alternations", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=60.0, help="of the part `status`")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    return parser.parse_args()
+
+
+PARTS: Final = ("calls", "ratio", "status", "restart", "submit")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,135 @@
+"""Thousands of nodes of a real API server, played by kwok: their leases, and pods that run until they are deleted.
+
+kwok's own stages would empty the finalizers of a pod that is deleted. These do what a kubelet does: the containers end
+first, the status says how, and the object goes when nothing holds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+
+from tests.support.fake_kubelet import node_info, now
+from tests.support.kubernetes import PROGRAMS, TOKEN, Cluster, running
+
+MISSING: Final = "kwok is not built here: `make testbed` builds it"
+_AT_ONCE: Final = 32
+_STAGES: Final = """
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {name: pod-runs}
+spec:
+  resourceRef: {apiGroup: v1, kind: Pod}
+  selector:
+    matchExpressions:
+    - {key: .metadata.deletionTimestamp, operator: DoesNotExist}
+    - {key: .status.podIP, operator: DoesNotExist}
+  next:
+    statusTemplate: |
+      {{ $now := Now }}
+      {{ $uid := .metadata.uid }}
+      phase: Running
+      startTime: {{ $now | Quote }}
+      hostIP: {{ NodeIPWith .spec.nodeName | Quote }}
+      podIP: {{ PodIPWith .spec.nodeName false .metadata.uid .metadata.name .metadata.namespace | Quote }}
+      conditions:
+      - {type: Initialized, status: "True", lastTransitionTime: {{ $now | Quote }}}
+      - {type: ContainersReady, status: "True", lastTransitionTime: {{ $now | Quote }}}
+      - {type: Ready, status: "True", lastTransitionTime: {{ $now | Quote }}}
+      containerStatuses:
+      {{ range .spec.containers }}
+      - name: {{ .name | Quote }}
+        image: {{ .image | Quote }}
+        imageID: x
+        containerID: kwok://{{ $uid }}
+        ready: true
+        restartCount: 0
+        state: {running: {startedAt: {{ $now | Quote }}}}
+      {{ end }}
+---
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {name: pod-ends}
+spec:
+  resourceRef: {apiGroup: v1, kind: Pod}
+  selector:
+    matchExpressions:
+    - {key: .metadata.deletionTimestamp, operator: Exists}
+    - {key: .status.phase, operator: NotIn, values: [Succeeded, Failed]}
+  next:
+    statusTemplate: |
+      {{ $now := Now }}
+      {{ $uid := .metadata.uid }}
+      phase: Failed
+      containerStatuses:
+      {{ range .spec.containers }}
+      - name: {{ .name | Quote }}
+        image: {{ .image | Quote }}
+        imageID: x
+        ready: false
+        restartCount: 0
+        state:
+          terminated:
+            exitCode: 143
+            reason: Error
+            containerID: kwok://{{ $uid }}
+            startedAt: {{ $now | Quote }}
+            finishedAt: {{ $now | Quote }}
+      {{ end }}
+---
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {name: pod-goes}
+spec:
+  resourceRef: {apiGroup: v1, kind: Pod}
+  selector:
+    matchExpressions:
+    - {key: .metadata.deletionTimestamp, operator: Exists}
+    - {key: .metadata.finalizers, operator: DoesNotExist}
+    - {key: .status.phase, operator: In, values: [Succeeded, Failed]}
+  next:
+    delete: true
+"""
+
+
+def built() -> bool:
+    """Whether the program is there."""
+    return (PROGRAMS / "kwok").exists()
+
+
+@contextmanager
+def nodes(found: Cluster, folder: Path, names: Sequence[str], gpus: int) -> Iterator[None]:
+    """Nodes that are Ready, each with that many GPUs, until the block ends. folder: for kwok's files."""
+    config, stages = folder / "kwok.kubeconfig", folder / "stages.yaml"
+    config.write_text(found.kubeconfig())
+    stages.write_text(_STAGES)
+    asyncio.run(_add(found, names, gpus))
+    words = {"kubeconfig": config, "config": stages, "manage-all-nodes": "true", "node-lease-duration-seconds": 40}
+    command = [str(PROGRAMS / "kwok"), *(f"--{name}={value}" for name, value in words.items())]
+    with running(command, folder / "kwok.log"):
+        yield
+
+
+async def _add(found: Cluster, names: Sequence[str], gpus: int) -> None:
+    conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": now(), "lastHeartbeatTime": now()}]
+    amounts = {"cpu": "256", "memory": "2Ti", "pods": "250", "nvidia.com/gpu": str(gpus)}
+    limit = asyncio.Semaphore(_AT_ONCE)
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(ssl=False)) as session:
+
+        async def one(name: str) -> None:
+            labels = {"kubernetes.io/hostname": name, "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
+            status = {"allocatable": amounts, "capacity": amounts, "conditions": conditions}
+            body = {
+                "metadata": {"name": name, "labels": labels},
+                "status": {**status, "nodeInfo": node_info(f"{name}-boot")},
+            }
+            async with limit, session.post(f"{found.url}/api/v1/nodes", json=body) as answer:
+                answer.raise_for_status()
+
+        await asyncio.gather(*map(one, names))
