@@ -4,7 +4,8 @@ A real API server with its etcd and kwok's nodes, a real Kafka, one agent proces
 program binds the pods to the nodes to which the agent has pinned them, outside the measured time. `make testbed` builds
 what it needs. The parts, in this order:
 
-- calls: calls of the API server for each replica, from its assignment until nothing of it is left.
+- calls: calls of the API server for each replica, from its assignment until nothing of it is left: of replicas that end
+  by themselves, and of those that are stopped.
 - ratio: batches of pods, alternately by the agent (from the first record on Kafka to the last pod) and by a bare loop,
   which posts the roots and the pods of as many workloads, made beforehand, over a client and connections like the
   agent's. The median of each.
@@ -64,6 +65,7 @@ WARM: Final = 10
 LOAD: Final = "runai-load"  # the namespace of the agent's pods that stay
 STYLE: Final = Style()
 CREATED: Final = fleet_pb2.REPLICA_STATE_CREATED
+GONE: Final = fleet_pb2.REPLICA_STATE_GONE
 SUCCEEDED: Final = fleet_pb2.REPLICA_STATE_SUCCEEDED
 
 
@@ -123,24 +125,41 @@ async def _made(at: Bench, numbers: Sequence[int], namespace: str) -> float:
 
 
 async def _calls(at: Bench) -> dict[str, float]:
-    singles = [1_000_000 + number for number in range(SINGLES)]
-    gangs = [2_000_000 + number for number in range(GANGS)]
-    single = await _life(at, singles, "runai-singles", workers=1)
-    gang = await _life(at, gangs, "runai-gangs", workers=MEMBERS)
-    return {"calls_single": round(single / SINGLES, 2), "calls_gang": round(gang / (GANGS * MEMBERS), 2)}
+    found: dict[str, float] = {}
+    for number, (name, count, workers) in enumerate([("single", SINGLES, 1), ("gang", GANGS, MEMBERS)]):
+        for stopped in (False, True):
+            first = (1 + 2 * number + stopped) * 1_000_000
+            numbers = range(first, first + count)
+            calls = await _life(at, numbers, f"runai-{name}{'-stopped' if stopped else ''}", workers, stopped=stopped)
+            found[f"calls_{name}{'_stopped' if stopped else ''}"] = round(calls / (count * workers), 2)
+    return found
 
 
-async def _life(at: Bench, numbers: Sequence[int], namespace: str, *, workers: int) -> float:
-    """The agent's calls while workloads are made, run, are released and leave nothing."""
+async def _life(at: Bench, numbers: Sequence[int], namespace: str, workers: int, *, stopped: bool) -> float:
+    """The agent's calls while workloads are made, run, end by themselves or are stopped, and leave nothing."""
     before = at.calls()
     await at.write(at.assignments(numbers, namespace, workers=workers))
     await at.until_pods(namespace, len(numbers) * workers)
     await at.bind(numbers, namespace)
+    if not stopped:
+        ended = at.reports.counts[GONE] + len(numbers) * workers
+        async with Client(_how(at), rate=FAST, burst=FAST) as client:
+            pods = at.cluster.http.get(f"/api/v1/namespaces/{namespace}/pods").json()["items"]
+            await asyncio.gather(*(_end(client, pod) for pod in pods))
+        await until(lambda: at.reports.counts[GONE] >= ended)
     await at.write(at.releases(numbers))
     await at.until_pods(namespace, 0)
     # The ConfigMap of the programs that start gangs belongs to the namespace, and stays.
     await eventually(lambda: asyncio.to_thread(at.cluster.count, "configmaps", namespace), lambda left: left <= 1)
     return at.calls() - before
+
+
+async def _end(client: Client, pod: dict[str, Any]) -> None:
+    """The container of a pod ends well."""
+    metadata = pod["metadata"]
+    path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/status"
+    status = _ended(pod["spec"]["containers"][0])
+    await client.call("PATCH", path, body={"status": status}, content=MERGE_PATCH)
 
 
 # ---------------------------------------------------------------------------------------------------------------- ratio
@@ -168,7 +187,7 @@ async def _bare(at: Bench, count: int, namespace: str) -> float:
     """The seconds of a loop that posts the same objects as the agent, which are deleted afterwards."""
     owner, support = Owner("bare", "bare"), support_of(frozenset(), STYLE)
     plans: list[ReplicaPlan] = []
-    for number in range(3_000_000, 3_000_000 + count):
+    for number in range(7_000_000, 7_000_000 + count):
         made = at.assignment(number, namespace)
         whole = decode(made.workload_id, made.SerializeToString(), {}, support)
         plans += replica_plans(whole, whole.newest)
@@ -224,15 +243,12 @@ async def _status(at: Bench, pods: int, seconds: float) -> dict[str, Any]:
     async with Client(_how(at), rate=FAST, burst=FAST) as client:
         began = time.monotonic()
 
-        async def end(turn: int, workload: str) -> None:
+        async def one(turn: int, workload: str) -> None:
             await asyncio.sleep(max(0.0, began + turn / CHANGES - time.monotonic()))
-            pod = by_workload[workload]
-            status = _ended(pod["spec"]["containers"][0])
             asked[workload] = time.monotonic()
-            path = f"/api/v1/namespaces/{LOAD}/pods/{pod['metadata']['name']}/status"
-            await client.call("PATCH", path, body={"status": status}, content=MERGE_PATCH)
+            await _end(client, by_workload[workload])
 
-        await asyncio.gather(*(end(turn, workload_id(number)) for turn, number in enumerate(chosen)))
+        await asyncio.gather(*(one(turn, workload_id(number)) for turn, number in enumerate(chosen)))
         await at.reports.until([*asked], SUCCEEDED)
     waits = [(at.reports.at[workload, SUCCEEDED] - sent) * 1e3 for workload, sent in asked.items()]
     spread = figures.spread(waits)
@@ -249,12 +265,12 @@ def _ended(container: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _restarts(at: Bench) -> dict[str, float]:
-    stopped = await _restarted(at, 4_000_000, at.agent.process.terminate if at.agent.process else at.agent.kill)
+    stopped = await _restarted(at, 8_000_000, at.agent.process.terminate if at.agent.process else at.agent.kill)
     (at.agent.root / "cluster.yaml").write_text(cluster_file(None))
-    killed = await _restarted(at, 4_000_001, at.agent.kill)
+    killed = await _restarted(at, 8_000_001, at.agent.kill)
     await asyncio.sleep(5.0)  # its burst is there again
     count = 2_000
-    took = await _made(at, range(5_000_000, 5_000_000 + count), "runai-default")
+    took = await _made(at, range(9_000_000, 9_000_000 + count), "runai-default")
     return {"restart_s": stopped, "restart_killed_s": killed, "default_pods_per_s": round(count / took, 1)}
 
 
