@@ -18,7 +18,7 @@ from typing import Any, Final
 import aiohttp
 
 from tests.conformance import programs
-from tests.support.fake_kubelet import node_info, now, pinned_to, unschedulable, words_of
+from tests.support.fake_kubelet import node_info, now, pinned_to, words_of
 
 Object = dict[str, Any]
 MERGE: Final = "application/merge-patch+json"
@@ -44,7 +44,7 @@ class Kubelets:
         self.starts: Counter[str] = Counter()
         self.pods: dict[str, Object] = {}  # by path, as last seen
         self.silent: set[str] = set()
-        self.full: set[str] = set()
+        self.unbound: dict[str, Object] = {}  # by node: the condition of pods that are not bound to it
         self.complaints: list[str] = []
         self._ends: dict[str, int] = {}  # by pod: with what it is to end
         self._killed_at: dict[str, float] = {}  # by path: when the grace of a pod that does not listen is over
@@ -198,9 +198,9 @@ class Kubelets:
             await self._go_on(path, pod, deleting=deleting)
 
     async def _bind(self, path: str, pod: Object, node: str) -> None:
-        if node in self.full:
+        if node in self.unbound:
             if not pod["status"].get("conditions"):
-                await self._status(path, {"conditions": [unschedulable()]})
+                await self._status(path, {"conditions": [self.unbound[node]]})
             return
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         name = pod["metadata"]["name"]

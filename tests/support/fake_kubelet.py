@@ -143,13 +143,15 @@ def _bind(pod: Object, node: str) -> None:
     pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": now()}]
 
 
-def unschedulable() -> Object:
-    """As the scheduler says it of a pod that fits nowhere, for longer than an agent waits."""
+def unschedulable(
+    reason: str = "Unschedulable", message: str = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
+) -> Object:
+    """As the scheduler says it of a pod that it binds nowhere, for longer than an agent waits."""
     return {
         "type": "PodScheduled",
         "status": "False",
-        "reason": "Unschedulable",
-        "message": "0/2 nodes are available: 2 Insufficient nvidia.com/gpu.",
+        "reason": reason,
+        "message": message,
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
 

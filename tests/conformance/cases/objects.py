@@ -9,12 +9,13 @@ from muster.fleet.v1 import fleet_pb2
 from muster.workload.v1 import storage_pb2, workload_pb2
 from muster_kernel.reasons import ChangeReason
 from tests.conformance import programs
-from tests.conformance.kubelets import BAD_IMAGES, REJECTED_IMAGE
+from tests.conformance.kubelets import BAD_IMAGES, MERGE, REJECTED_IMAGE
 from tests.conformance.platforms import Capability
 from tests.conformance.platforms.played import cluster_of, fake_of
 from tests.conformance.registry import case
 from tests.conformance.stage import FAILED, GONE, LOST, READY, SUCCEEDED, Stage, gang, run
 from tests.support.fake_api_server import Fault, refusal
+from tests.support.fake_kubelet import unschedulable
 from tests.support.waiting import eventually, until
 
 START: Final = fleet_pb2.FAILURE_CLASS_START
@@ -82,7 +83,7 @@ async def a_kubelet_that_refuses_a_pod_is_no_failure(stage: Stage) -> None:
 @case(Capability.CONTAINERS)
 async def a_node_that_others_have_filled_refuses_and_fails_nothing(stage: Stage) -> None:
     node = stage.node()
-    cluster_of(stage).kubelets.full.add(node)
+    cluster_of(stage).kubelets.unbound[node] = unschedulable()
     work = stage.work(programs.WAITS, runs=[run(node=node)])
     await work.assign()
     refused = await work.refused("ForeignTaken")
@@ -91,6 +92,57 @@ async def a_node_that_others_have_filled_refuses_and_fails_nothing(stage: Stage)
     await work.assign(attempt=1, revision=1, runs=[run()])
     await work.state(READY, attempt=1)
     assert FAILED not in {message.status.state for message in work.reports()}
+
+
+@case(
+    Capability.CONTAINERS,
+    given=[
+        ("Gated", "SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates"),
+        ("MissingObject", "Unschedulable", 'persistentvolumeclaim "data" not found'),
+    ],
+)
+async def a_pod_that_is_held_back_is_refused(stage: Stage, code: str, reason: str, message: str) -> None:
+    node = stage.node()
+    cluster_of(stage).kubelets.unbound[node] = unschedulable(reason, message)
+    work = stage.work(programs.WAITS, runs=[run(node=node)])
+    await work.assign()
+    refused = await work.refused(code)
+    assert message in refused.reason.message
+    assert refused.retry_after_seconds > 0
+    await work.release()
+    await work.nothing_left()
+    assert FAILED not in {each.status.state for each in work.reports()}
+    assert await work.starts() == 0
+
+
+@case(Capability.CONTAINERS)
+async def what_a_project_may_mount_is_in_the_inventory(stage: Stage) -> None:
+    await stage.passed()  # so that its namespace is there
+    kubelets, name = cluster_of(stage).kubelets, f"data-{stage.node()}"
+    path = f"/api/v1/namespaces/{stage.namespace}/persistentvolumeclaims"
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    await kubelets.call("POST", path, {"metadata": {"name": name}, "spec": spec})
+    named = await stage.bus.first(lambda m: name in _claims_of(m, stage.namespace))
+    await kubelets.call("PATCH", f"{path}/{name}", {"metadata": {"finalizers": None}}, content=MERGE)
+    await kubelets.call("DELETE", f"{path}/{name}")
+
+    def takes_back(message: Any) -> bool:
+        later = isinstance(message, agent_pb2.InventoryReported) and message.order.sequence > named.order.sequence
+        return later and name not in _claims_of(message, stage.namespace) and _tells(message, stage.namespace)
+
+    await stage.bus.first(takes_back)
+
+
+def _claims_of(message: Any, namespace: str) -> list[str]:
+    """The claims of a namespace that a report names."""
+    found = message.inventory.objects if isinstance(message, agent_pb2.InventoryReported) else ()
+    return [name for each in found if each.namespace == namespace for name in each.claims]
+
+
+def _tells(message: agent_pb2.InventoryReported, namespace: str) -> bool:
+    """Whether a report says anything of the objects of a namespace."""
+    told = {each.namespace for each in message.inventory.objects}
+    return message.inventory.full or namespace in told or namespace in message.inventory.removed_namespaces
 
 
 @case(Capability.CONTAINERS, given=BAD_IMAGES)
