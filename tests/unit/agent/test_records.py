@@ -88,6 +88,12 @@ def test_objects_go_with_the_nodes_and_with_what_changed() -> None:
     assert list(delta.inventory.removed_namespaces) == ["gone"]
 
 
+def test_a_heartbeat_tells_the_release_of_the_software() -> None:
+    (beat,) = Records("c", "me", 3, version="0.1.0").of(BeatReport(0.0))
+    assert isinstance(beat, agent_pb2.Heartbeat)
+    assert beat.agent_version == "0.1.0"
+
+
 def test_a_node_that_no_record_holds_is_named_and_the_others_are_told() -> None:
     before = metrics.value(LEFT_OUT, kind="node")
     large = replace(node(1), labels=tuple((f"label-{number}", "x" * 1000) for number in range(LARGEST // 1000 + 1)))

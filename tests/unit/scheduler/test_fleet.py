@@ -8,6 +8,7 @@ import pytest
 
 from muster_kernel.lifecycle import DesiredPhase, Phase
 from muster_kernel.reasons import WaitingReason
+from muster_scheduler.adapters import views
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, WorkloadKind
 from muster_scheduler.domain.decisions import Assign, Release
@@ -348,6 +349,12 @@ def test_a_cluster_whose_reports_cannot_be_read_waits_until_they_are() -> None:
     fleet.send()
     assert waiting.phase is Phase.INITIALIZING
     assert running.phase is Phase.RUNNING, "its silence is counted from the moment at which its reports are read"
+
+
+def test_a_heartbeat_says_of_which_release_the_agent_is() -> None:
+    fleet = Fleet(node("n1"))
+    fleet.send(events.HeartbeatSeen("c1", fleet.order(), version="0.1.0"))
+    assert views.cluster(fleet.world, "c1").agent_version == "0.1.0"
 
 
 def test_a_cluster_whose_agent_sees_nothing_takes_no_new_work_at_once() -> None:

@@ -246,6 +246,7 @@ def test_what_is_sealed_opens_for_its_holder_alone(tmp_path_factory: pytest.Temp
         (line("k") * 2, "stands there twice"),
         ("k\xe9 AAAA", "not ASCII"),
     ],
+    ids=["nothing", "a-remark", "no-material", "a-long-id", "no-base64", "too-short", "twice", "no-ascii"],
 )
 def test_keys_that_cannot_be_used_say_why_and_never_what(tmp_path: Path, text: str, why: str) -> None:
     path = tmp_path / "keys"

@@ -58,9 +58,11 @@ class Records:
         *,
         clock: Callable[[], int] = time.time_ns,
         observed_at: Callable[[], float] | None = None,
+        version: str = "",
         part: int = PART,
     ) -> None:
-        """`part`: bytes at which a report is cut."""
+        """version: of the agent's software. `part`: bytes at which a report is cut."""
+        self._version = version
         self._observed_at = observed_at
         self._cluster = cluster
         self._instance = instance
@@ -78,7 +80,10 @@ class Records:
         if isinstance(report, HeldReport):
             return self._held(report)
         unordered = isinstance(report, SampleReport | DeadLetter)
-        return [encode.message(report, self._stamp() if unordered else self._order(), self.event_id())]
+        made = encode.message(report, self._stamp() if unordered else self._order(), self.event_id())
+        if isinstance(made, agent_pb2.Heartbeat):
+            made.agent_version = self._version
+        return [made]
 
     def event_id(self) -> str:
         """A new id."""

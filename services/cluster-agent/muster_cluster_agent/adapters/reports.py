@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from importlib.metadata import version
 from itertools import chain
 from typing import Any, Final
 
@@ -61,9 +62,10 @@ class KafkaReporter:
         self, bus: Bus, cluster: str, instance: str, start: int, observed_at: Callable[[], float] = time.time
     ) -> None:
         """observed_at: of when the back end is known, in seconds since 1970."""
+        software = version("muster-cluster-agent")
         self._bus = bus
         self._cluster = cluster
-        self._records = Records(cluster, instance, start, observed_at=observed_at)
+        self._records = Records(cluster, instance, start, observed_at=observed_at, version=software)
         self._queue: deque[Report] = deque()
         self._wake = asyncio.Event()
         self._overflowed = False

@@ -70,6 +70,7 @@ def cluster(world: World, cluster_id: str) -> fleet_pb2.Cluster:
         lost_timeout_seconds=known.lost_timeout,
         dead_man_seconds=known.dead_man,
         released_after_seconds=known.released_after,
+        agent_version=known.version,
     )
     if known.profile is not None:
         view.profile.CopyFrom(_profile(known.profile))

@@ -278,13 +278,14 @@ class AssignmentsHeld:
 class HeartbeatSeen:
     """An agent lives. dead_man: seconds without contact after which its replicas end by themselves; 0: never.
 
-    unreachable: what it makes replicas with does not answer.
+    unreachable: what it makes replicas with does not answer. version: of its software.
     """
 
     cluster: str
     order: Order
     dead_man: int = 0
     unreachable: bool = False
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)

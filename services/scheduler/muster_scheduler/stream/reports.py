@@ -26,6 +26,7 @@ from muster_scheduler.stream import values
 _MOST_STARTS: Final = 10**9
 _MOST_REPORTS: Final = 1 << 53
 _MOST_WINDOWS: Final = 64  # of one node
+_LONGEST_VERSION: Final = 40  # characters
 MOST_OBJECTS: Final = 2_000
 """Names of one kind in one namespace; agents cut there too."""
 _STATES: Final = {
@@ -85,7 +86,10 @@ def _order(message: Any) -> domain.Order:
 def heartbeat(message: Any, event: Event) -> domain.Event:
     """A sign of life of a cluster."""
     unreachable = message.backend == agent_pb2.BACKEND_HEALTH_UNREACHABLE
-    return domain.HeartbeatSeen(_cluster(message, event), _order(message), message.dead_man_seconds, unreachable)
+    version = values.text(message.agent_version, _LONGEST_VERSION)
+    return domain.HeartbeatSeen(
+        _cluster(message, event), _order(message), message.dead_man_seconds, unreachable, version
+    )
 
 
 def inventory(message: Any, event: Event) -> domain.Event:

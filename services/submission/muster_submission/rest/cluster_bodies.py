@@ -32,6 +32,8 @@ def write_cluster(cluster: fleet.Cluster, made: datetime, tenant: int, *, full: 
         "name": cluster.id,
         "createdAt": made.isoformat(),
     }
+    if cluster.agent_version:
+        shown["version"] = cluster.agent_version
     if cluster.HasField("heard_at"):
         shown["lastLiveness"] = moment(cluster.heard_at)
     if full:

@@ -109,7 +109,7 @@ def findings(items: Iterable[fleet_pb2.Finding]) -> Table:
 def clusters(items: Iterable[fleet_pb2.Cluster], now: datetime) -> Table:
     """One line a cluster."""
     return grid(
-        ["CLUSTER", "STATE", "NODES", "GPUS", "FREE", "HEARD", "CONFINED", "AGENT"],
+        ["CLUSTER", "STATE", "NODES", "GPUS", "FREE", "HEARD", "CONFINED", "VERSION", "AGENT"],
         (
             [
                 each.id,
@@ -119,6 +119,7 @@ def clusters(items: Iterable[fleet_pb2.Cluster], now: datetime) -> Table:
                 f"{each.free_devices:g}",
                 age(time_of(each.heard_at), now),
                 each.profile.confinement.partition(":")[0] or "-",
+                each.agent_version or "-",
                 each.agent_instance or "-",
             ]
             for each in items

@@ -501,12 +501,15 @@ class Heartbeat(_message.Message):
     ORDER_FIELD_NUMBER: _builtins.int
     BACKEND_FIELD_NUMBER: _builtins.int
     DEAD_MAN_SECONDS_FIELD_NUMBER: _builtins.int
+    AGENT_VERSION_FIELD_NUMBER: _builtins.int
     backend: Global___BackendHealth.ValueType
     """How its back end answers."""
     dead_man_seconds: _builtins.int
     """The dead-man's deadline: seconds without an acknowledged heartbeat after which every replica of the cluster is
     ended by its own supervisor, the largest that any of them holds; 0: not every replica has one.
     """
+    agent_version: _builtins.str
+    """The release of the agent's software, such as 0.1.0."""
     @_builtins.property
     def order(self) -> Global___ReportOrder:
         """Its place in the order."""
@@ -517,10 +520,11 @@ class Heartbeat(_message.Message):
         order: Global___ReportOrder | None = ...,
         backend: Global___BackendHealth.ValueType = ...,
         dead_man_seconds: _builtins.int = ...,
+        agent_version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["order", b"order"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "dead_man_seconds", b"dead_man_seconds", "order", b"order"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_version", b"agent_version", "backend", b"backend", "dead_man_seconds", b"dead_man_seconds", "order", b"order"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

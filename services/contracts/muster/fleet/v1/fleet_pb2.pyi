@@ -1220,6 +1220,7 @@ class Cluster(_message.Message):
     LOST_TIMEOUT_SECONDS_FIELD_NUMBER: _builtins.int
     DEAD_MAN_SECONDS_FIELD_NUMBER: _builtins.int
     RELEASED_AFTER_SECONDS_FIELD_NUMBER: _builtins.int
+    AGENT_VERSION_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Its id."""
     state: Global___ClusterState.ValueType
@@ -1242,6 +1243,8 @@ class Cluster(_message.Message):
     """Seconds of silence after which its replicas count as gone: the larger of the two, and a margin of 60 s; 0: never,
     because one of the two is 0.
     """
+    agent_version: _builtins.str
+    """The release of its agent's software, such as 0.1.0; empty until the agent has been heard since the last restart."""
     @_builtins.property
     def profile(self) -> Global___ClusterProfile:
         """What it can do."""
@@ -1265,10 +1268,11 @@ class Cluster(_message.Message):
         lost_timeout_seconds: _builtins.int = ...,
         dead_man_seconds: _builtins.int = ...,
         released_after_seconds: _builtins.int = ...,
+        agent_version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["heard_at", b"heard_at", "profile", b"profile"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_instance", b"agent_instance", "dead_man_seconds", b"dead_man_seconds", "devices", b"devices", "free_devices", b"free_devices", "heard_at", b"heard_at", "id", b"id", "lost_timeout_seconds", b"lost_timeout_seconds", "mig_devices", b"mig_devices", "nodes", b"nodes", "profile", b"profile", "released_after_seconds", b"released_after_seconds", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_instance", b"agent_instance", "agent_version", b"agent_version", "dead_man_seconds", b"dead_man_seconds", "devices", b"devices", "free_devices", b"free_devices", "heard_at", b"heard_at", "id", b"id", "lost_timeout_seconds", b"lost_timeout_seconds", "mig_devices", b"mig_devices", "nodes", b"nodes", "profile", b"profile", "released_after_seconds", b"released_after_seconds", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

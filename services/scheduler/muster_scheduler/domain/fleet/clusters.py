@@ -70,6 +70,7 @@ class Cluster:
     fresh: int = 0
     silent: bool = False
     unreachable: bool = False  # its agent lives and sees nothing; not persisted: each heartbeat says it
+    version: str = ""  # of its agent's software, for people; not persisted either
     lost_timeout: int = 0  # seconds, the operator's opt-in; 0: never given up by time alone
     dead_man: int = 0  # seconds, as the agent reported it last; 0: not every replica ends by itself
     incoming: IncomingInventory | None = None  # a full inventory of which parts are missing

@@ -109,6 +109,7 @@ def on_heartbeat(world: World, event: HeartbeatSeen) -> None:
     if cluster.dead_man != event.dead_man:
         world.journal.set(cluster, "dead_man", event.dead_man)
         world.touched.clusters[cluster.id] = None
+    cluster.version = event.version
     if cluster.unreachable != event.unreachable:
         world.journal.set(cluster, "unreachable", event.unreachable)
         if not event.unreachable:
