@@ -43,6 +43,25 @@ async def test_a_workload_from_assignment_to_nothing(forgetful: bool) -> None:
     assert list(fake.starts.values()) == [1]
 
 
+@pytest.mark.parametrize(("command", "asked"), [("exit 3", 1), ("sleep 1000", 0)], ids=["by-itself", "stopped"])
+async def test_only_of_what_failed_by_itself_the_last_lines_are_asked_for(command: str, asked: int) -> None:
+    class Counting(FakeBackend):
+        tails = 0
+
+        async def log_tail(self, name: str, limit: int) -> bytes:
+            self.tails += 1
+            return b"last"
+
+    fake, told = Counting(), Told()
+    async with running(fake, told) as agent:
+        agent.take(assignment(1, command=command))
+        await until(lambda: bool(told.states(1)))
+        agent.take(release(1))
+        await until(lambda: not fake.replicas)
+    assert "FAILED" in told.states(1)
+    assert fake.tails == asked
+
+
 async def test_an_assignment_that_comes_while_the_run_before_is_cleared_away_is_carried_out() -> None:
     class SlowToClose(FakeBackend):
         closing, close = asyncio.Event(), asyncio.Event()
