@@ -69,7 +69,9 @@ def test_where_no_cluster_has_it_it_waits_and_starts_when_one_has() -> None:
     reason = _reason(fleet)
     assert reason.code is WaitingReason.DATA_MISSING
     assert reason.sentence() == "no cluster that it may use has every claim and ConfigMap that it mounts"
-    (of_nodes, *_) = said(fleet, 1)[2]
+    (of_nodes, *_), helps = said(fleet, 1)[2:]
+    assert helps == ["cluster c1 had claim data and ConfigMap settings in namespace runai-p", *helps[1:]]
+    assert len(helps) == 2
     assert "in clusters without claim data and ConfigMap settings in namespace runai-p" in of_nodes
     _report(fleet, "c1", f"{CLAIMS}/data")
     assert fleet.workload(1).phase is Phase.PENDING

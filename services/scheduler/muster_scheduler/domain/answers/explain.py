@@ -27,6 +27,7 @@ from muster_scheduler.domain.answers.remedies import (
     other_pools,
     other_types,
     what_would_fit,
+    with_objects,
 )
 from muster_scheduler.domain.answers.shares import QueueShare, shares_of
 from muster_scheduler.domain.answers.told_nodes import excluded_nodes, look
@@ -45,6 +46,12 @@ from muster_scheduler.domain.turning.reservation import behind
 _MOST_REFUSALS: Final = 3
 _LATELY: Final = 3600 * SECOND
 _OF_QUOTA: Final = frozenset({WaitingReason.OVER_QUOTA, WaitingReason.OVER_LIMIT, WaitingReason.NO_WEIGHT})
+_ELSEWHERE: Final = {
+    WaitingReason.NO_POOL: other_pools,
+    WaitingReason.NO_CLUSTER: other_clusters,
+    WaitingReason.DATA_MISSING: with_objects,
+}
+"""What helps a workload that no place may take as it is."""
 _NOT_PERMITTED: Final = frozenset({WaitingReason.WRONG_NODE_TYPE, WaitingReason.NOT_TOLERATED})
 _RELEASES: Final = (
     "its spec is changed: the new generation is tried at once",
@@ -172,10 +179,8 @@ def _helps(world: World, workload: Workload, request: Request, reason: Reason, v
         return []
     if reason.code is WaitingReason.BACKOFF:
         return [f"{text}, and its pause was over" for text in _after_its_pause(world, workload, request, viewer)]
-    if reason.code is WaitingReason.NO_POOL:
-        return other_pools(world, workload, request, viewer)
-    if reason.code is WaitingReason.NO_CLUSTER:
-        return other_clusters(world, workload, request, viewer)
+    if reason.code in _ELSEWHERE:
+        return _ELSEWHERE[reason.code](world, workload, request, viewer)
     if reason.code in NEVER:
         helps = what_would_fit(world, workload, request, viewer)
     else:

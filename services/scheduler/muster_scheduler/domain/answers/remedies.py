@@ -23,9 +23,11 @@ from muster_scheduler.domain.books.idle_trial import Trial
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.eligibility import types_of_node
 from muster_scheduler.domain.fleet.nodes import Node
+from muster_scheduler.domain.fleet.objects import in_words
 from muster_scheduler.domain.placement.gang import wish_of
 
 _TYPES: Final = 3
+_CLUSTERS: Final = 3
 
 
 def short_role(world: World, workload: Workload, request: Request) -> Role | None:
@@ -136,6 +138,18 @@ def _that_fit(world: World, workload: Workload, asked: list[tuple[str, Request]]
         if len(found) < _TYPES:
             found += line_for(world, workload, other, text, viewer)
     return found
+
+
+def with_objects(world: World, workload: Workload, request: Request, viewer: Viewer) -> list[str]:
+    """The clusters in which it would start if what it mounts were there, each with what it lacks."""
+    found: list[str] = []
+    for cluster in sorted({each for pool in request.pools for each in world.inventory.clusters_with(pool)}):
+        known = world.clusters.get(cluster)
+        lacks = known.missing_of(request.mounts) if known is not None else []
+        if lacks and (not request.clusters or cluster in request.clusters):
+            there = request._replace(mounts=(), clusters=(cluster,))
+            found += line_for(world, workload, there, f"cluster {cluster} had {in_words(lacks)}", viewer)
+    return found[:_CLUSTERS]
 
 
 def line_for(world: World, workload: Workload, other: Request, text: str, viewer: Viewer) -> list[str]:
