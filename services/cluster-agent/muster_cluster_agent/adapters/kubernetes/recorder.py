@@ -26,6 +26,7 @@ from muster_cluster_agent.domain.model import Observed, RunKey
 from muster_cluster_agent.errors import BackendError
 
 GATHER_SECONDS: Final = 0.1
+_FREED: Final = 4_000
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _FORBIDDEN: Final = 403
@@ -43,6 +44,7 @@ class Recorder:
         self._due: dict[str, tuple[str, Observed]] = {}  # by the replica's name: its namespace, and how it ended
         self._removed: dict[str, Observed] = {}  # by its name
         self._held: set[str] = set()  # replicas whose end is written and whose pods still have the finalizer
+        self._freed: dict[str, None] = {}  # uids of the last pods that have lost it: the event of it may be to come
         self._wake = asyncio.Event()
         cache.end_listeners.append(self._seen)
 
@@ -165,7 +167,7 @@ class Recorder:
     async def _release(self, name: str) -> bool:
         """Takes Muster's finalizer off a pod; False where that has to be tried again."""
         pod = self._cache.by_name.get(name)
-        if pod is None or marks.GONE not in pod.finalizers:
+        if pod is None or marks.GONE not in pod.finalizers or pod.uid in self._freed:
             return True
         self._cache.released.add(name)
         try:
@@ -176,6 +178,9 @@ class Recorder:
                 return False
         except BackendError:
             return False
+        self._freed[pod.uid] = None
+        if len(self._freed) > _FREED:
+            del self._freed[next(iter(self._freed))]
         return True
 
     async def _patch(self, namespace: str, name: str, lines: dict[str, str]) -> None:
