@@ -105,7 +105,7 @@ _DEPARTMENT: Final = {
 _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     WaitingReason.NO_CLUSTER: ("no cluster in which it may run has nodes of its node pools", ()),
     WaitingReason.NO_POOL: ("no cluster has a node in the node pools it asks for", ()),
-    WaitingReason.DATA_ELSEWHERE: ("its data is in one cluster only, and that cluster cannot run it now", ()),
+    WaitingReason.DATA_ELSEWHERE: ("its data is in a cluster that cannot run it now", ()),
     WaitingReason.DATA_MISSING: ("no cluster that it may use has every claim and ConfigMap that it mounts", ()),
     WaitingReason.NO_PROJECT: ("its project is not known to the scheduler yet", ()),
     WaitingReason.NOT_SUPPORTED: (

@@ -95,7 +95,7 @@ class SchedulerMachine(Surroundings):
             pools=pools,
             terminate_after_preemption=terminate,
             backoff_limit=2,
-        )._replace(terms=terms, keeps_data=number % 3 == 0)
+        )._replace(terms=terms, keeps_data=number % 3 == 0, mounts=MOUNTED[number % 3])
         self.fleet.submit(number, asked, project=project, active=active)
         self.note(number)
 

@@ -70,7 +70,7 @@ def test_the_reason_is_its_data_where_that_cluster_is_what_lacks() -> None:
     _resume(fleet)
     reason = fleet.world.waiting.reason(fleet.workload(1).id)
     assert reason.code is WaitingReason.DATA_ELSEWHERE
-    assert reason.sentence() == "its data is in one cluster only, and that cluster cannot run it now"
+    assert reason.sentence() == "its data is in a cluster that cannot run it now"
     assert f"is not in cluster {cluster}, where the data of the workload is" in said(fleet, 1)[2][0]
 
 

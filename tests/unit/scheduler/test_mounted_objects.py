@@ -12,6 +12,7 @@ from muster_kernel.sentences import Reason
 from muster_scheduler.adapters.workload_rows import of_request, to_request
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.workloads import Request
+from muster_scheduler.domain.books.classes import ClassKey
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.nodes import Mig
 from muster_scheduler.domain.fleet.objects import CLAIMS, CONFIG_MAPS, Objects, ReportedObjects
@@ -19,7 +20,7 @@ from muster_scheduler.stream.reports import MOST_OBJECTS, _objects
 from muster_scheduler.stream.terms import mounts_of
 from tests.support.asking import said
 from tests.support.checked_fleet import Checked
-from tests.support.fleets import node, request
+from tests.support.fleets import Fleet, node, request, role, whole
 
 PROFILE = Profile(mig=Mig.DYNAMIC)
 DATA = f"runai-p/{CLAIMS}/data"
@@ -35,7 +36,7 @@ def _fleet() -> Checked:
     return fleet
 
 
-def _report(fleet: Checked, cluster: str, *names: str, named: bool | None = None, truncated: bool = False) -> None:
+def _report(fleet: Fleet, cluster: str, *names: str, named: bool | None = None, truncated: bool = False) -> None:
     """A change of a cluster's objects, all of namespace runai-p."""
     entries = (("runai-p", Objects(frozenset(names), truncated)),) if names or truncated else ()
     sequence = fleet.world.clusters[cluster].inventory_sequence + 1
@@ -47,7 +48,7 @@ def _mounts(*mounted: str, **more: object) -> Request:
     return request(**more)._replace(mounts=mounted)  # type: ignore[arg-type]
 
 
-def _reason(fleet: Checked, number: int = 1) -> Reason:
+def _reason(fleet: Fleet, number: int = 1) -> Reason:
     found: Reason | None = fleet.world.waiting.reason(fleet.workload(number).id)
     assert found is not None
     return found
@@ -87,6 +88,50 @@ def test_where_only_another_cluster_could_run_it_the_reason_is_its_data() -> Non
     _report(fleet, "c2", f"{CLAIMS}/data", named=True)
     fleet.submit(1, _mounts(DATA))
     assert _reason(fleet).code is WaitingReason.DATA_ELSEWHERE
+
+
+def test_a_cluster_of_which_nothing_is_known_is_not_where_the_data_is() -> None:
+    fleet = _fleet()
+    fleet.inventory("c2", [node("m1", 2, cluster="c2")], profile=PROFILE._replace(refused_fields=("kind=Training",)))
+    _report(fleet, "c2", named=False)
+    fleet.submit(1, _mounts(DATA))
+    assert _reason(fleet).code is WaitingReason.DATA_MISSING
+
+
+def test_a_class_that_was_placed_before_is_held_back_once_its_claim_is_deleted() -> None:
+    fleet = Fleet(node("n1", 4), profile=PROFILE)  # its classes are decided in batches, which keep what they know
+    _report(fleet, "c1", f"{CLAIMS}/data", named=True)
+    for number in (1, 2):
+        fleet.submit(number, _mounts(DATA))
+    assert fleet.workload(2).phase is Phase.INITIALIZING
+    _report(fleet, "c1")
+    fleet.submit(3, _mounts(DATA))
+    assert (fleet.workload(3).phase, _reason(fleet, 3).code) == (Phase.PENDING, WaitingReason.DATA_MISSING)
+    _report(fleet, "c1", f"{CLAIMS}/data")
+    assert fleet.workload(3).phase is Phase.INITIALIZING
+
+
+def test_a_claim_that_goes_changes_the_reason_of_who_waits_for_room() -> None:
+    fleet = Checked(node("n1", 1), profile=PROFILE, quota=6)
+    _report(fleet, "c1", f"{CLAIMS}/data", named=True)
+    fleet.submit(1)
+    fleet.submit(2, _mounts(DATA))
+    assert _reason(fleet, 2).code is WaitingReason.NO_CAPACITY
+    _report(fleet, "c1")
+    assert _reason(fleet, 2).code is WaitingReason.DATA_MISSING
+
+
+def test_only_those_that_mount_something_there_are_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = _fleet()
+    _report(fleet, "c2", f"{CLAIMS}/other")
+    fleet.submit(1, _mounts(DATA))
+    fleet.submit(2, request(role(whole(8))))
+    woken: list[ClassKey] = []
+    monkeypatch.setattr(fleet.world.waiting, "_wake", woken.append)
+    fleet.world.waiting.wake_mounting({"runai-q"})
+    assert woken == []
+    fleet.world.waiting.wake_mounting({"runai-p"})
+    assert [key.kin.mounts for key in woken] == [(DATA,)]
 
 
 def test_a_list_that_was_cut_says_nothing_of_what_it_does_not_name() -> None:
@@ -151,3 +196,5 @@ def test_only_what_has_to_be_there_is_named() -> None:
     spec.data_volumes.add(label="dataset", id="dataset")
     spec.config_map_volumes.add(label="settings", config_map="settings")
     assert mounts_of(spec, "runai-p") == (DATA, f"runai-p/{CLAIMS}/dataset", SETTINGS)
+    spec.master_spec.pvcs.add(label="logs", claim_name="logs", existing_pvc=True)
+    assert mounts_of(spec, "runai-p") == (DATA, f"runai-p/{CLAIMS}/dataset", f"runai-p/{CLAIMS}/logs", SETTINGS)

@@ -51,12 +51,17 @@ def keeps_data(spec: workload_pb2.WorkloadSpec) -> bool:
 
 
 def mounts_of(spec: workload_pb2.WorkloadSpec, namespace: str) -> tuple[str, ...]:
-    """The claims and ConfigMaps that have to be in its cluster before it starts."""
+    """The claims and ConfigMaps that have to be in its cluster before it starts, by name."""
+    own = _mounts_of_role(spec, namespace)
+    return tuple(sorted(own | _mounts_of_role(spec.master_spec, namespace) if spec.HasField("master_spec") else own))
+
+
+def _mounts_of_role(spec: workload_pb2.WorkloadSpec, namespace: str) -> set[str]:
     claims = {claim.claim_name for claim in spec.pvcs if claim.existing_pvc and not claim.deleted}
     claims |= {volume.id for volume in spec.data_volumes if not volume.deleted}
     config_maps = {volume.config_map for volume in spec.config_map_volumes if not volume.deleted}
     found = [*((CLAIMS, name) for name in claims), *((CONFIG_MAPS, name) for name in config_maps)]
-    return tuple(sorted(key_of(namespace, kind, values.text(name)) for kind, name in found if name))
+    return {key_of(namespace, kind, values.text(name)) for kind, name in found if name}
 
 
 def _preferred(spec: workload_pb2.WorkloadSpec) -> tuple[str, ...]:

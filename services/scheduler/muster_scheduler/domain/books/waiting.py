@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -286,6 +286,12 @@ class Queue:
         self.stuck.clear()
         for key in list(self.buckets):
             self._wake(key)
+
+    def wake_mounting(self, namespaces: Collection[str]) -> None:
+        """Objects of these namespaces came or went: wakes the classes that mount any."""
+        for key in list(self.buckets):
+            if key.kin.mounts and not {each.partition("/")[0] for each in key.kin.mounts}.isdisjoint(namespaces):
+                self._wake(key)
 
     def _wake(self, key: ClassKey) -> None:
         bucket = self.buckets.get(key)

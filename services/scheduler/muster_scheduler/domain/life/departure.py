@@ -53,6 +53,7 @@ def on_left(world: World, event: ClusterLeft) -> None:
     for name, value in {**unknown, **dict.fromkeys(zero, 0)}.items():
         world.journal.set(cluster, name, value)
     cluster.strangers.clear()
+    cluster.version = ""
     world.touched.clusters[event.cluster] = None
     world.waiting.wake_all()
 

@@ -104,23 +104,22 @@ def _take_in(world: World, cluster: Cluster, event: InventoryReported) -> None:
 
 
 def _take_objects(world: World, cluster: Cluster, event: InventoryReported) -> None:
-    said, more = event.objects, False
-    if said.named is not None and said.named != cluster.names_objects:
-        world.journal.set(cluster, "names_objects", said.named)
-        more = True  # what counted as there may be missing now, or the other way round
-    entries = dict(said.entries)
-    over = (cluster.objects.keys() - entries.keys()) if event.full else {*said.removed}
-    for namespace in sorted(over):
+    reported, changed = event.objects, set[str]()
+    if reported.named is not None and reported.named != cluster.names_objects:
+        world.journal.set(cluster, "names_objects", reported.named)
+        world.waiting.wake_all()  # what counted as there may be missing now, or the other way round
+    entries = dict(reported.entries)
+    for namespace in (cluster.objects.keys() - entries.keys()) if event.full else {*reported.removed}:
         if world.journal.drop(cluster.objects, namespace) is not None:
-            world.touched.objects[cluster.id, namespace] = None
-    for namespace, found in entries.items():
-        known = cluster.objects.get(namespace)
-        if known != found:
-            more = more or known is None or found.truncated or not found.names <= known.names
-            world.journal.put(cluster.objects, namespace, found)
-            world.touched.objects[cluster.id, namespace] = None
-    if more:
-        world.waiting.wake_all()
+            changed.add(namespace)
+    for namespace, objects in entries.items():
+        if cluster.objects.get(namespace) != objects:
+            world.journal.put(cluster.objects, namespace, objects)
+            changed.add(namespace)
+    for namespace in sorted(changed):
+        world.touched.objects[cluster.id, namespace] = None
+    if changed:
+        world.waiting.wake_mounting(changed)
 
 
 def _take_nodes(world: World, event: InventoryReported) -> None:

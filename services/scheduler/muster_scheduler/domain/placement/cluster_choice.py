@@ -24,10 +24,15 @@ def eligible(world: World, request: Request, cluster: Cluster | None) -> bool:
 
 
 def able(request: Request, cluster: Cluster | None) -> bool:
-    """Whether the cluster is allowed, has what the request mounts, and supports all that it asks for."""
-    if cluster is None or cluster.profile is None or (request.clusters and cluster.id not in request.clusters):
+    """Whether the cluster is allowed, supports all that the request asks for, and has what it mounts."""
+    return cluster is not None and supports(request, cluster) and not cluster.missing_of(request.mounts)
+
+
+def supports(request: Request, cluster: Cluster) -> bool:
+    """Whether the cluster is allowed and its profile supports all that the request asks for."""
+    if cluster.profile is None or (request.clusters and cluster.id not in request.clusters):
         return False
-    return unsupported(request, cluster.profile) is None and not cluster.missing_of(request.mounts)
+    return unsupported(request, cluster.profile) is None
 
 
 def unsupported(request: Request, profile: Profile) -> Unsupported | None:

@@ -65,7 +65,7 @@ def _no_cluster_able(world: World, request: Request, allowed: Sequence[str]) -> 
     known = [found for each in dict.fromkeys(allowed) if (found := world.clusters.get(each)) and found.profile]
     lacks = {each.id: unsupported(request, each.profile) for each in known if each.profile is not None}
     if any(lacks[each.id] is None for each in known):  # so it is the objects that it mounts
-        elsewhere = any(not each.missing_of(request.mounts) for each in known)
+        elsewhere = any(each.names_objects and not each.missing_of(request.mounts) for each in known)
         return Reason(WaitingReason.DATA_ELSEWHERE if elsewhere else WaitingReason.DATA_MISSING)
     lack = next((each for each in lacks.values() if each is not None), Unsupported.FIELDS)
     return Reason(WaitingReason.NOT_SUPPORTED, (len(set(allowed)), lack))

@@ -23,7 +23,7 @@ from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.deciding.shapes import Terms
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.eligibility import Eligibility
-from muster_scheduler.domain.placement.cluster_choice import able, ready
+from muster_scheduler.domain.placement.cluster_choice import able, ready, supports
 from muster_scheduler.domain.placement.gang import by_columns, wish_of
 from muster_scheduler.domain.placement.place import mig_of
 from muster_scheduler.domain.placement.slicing import asks_for_memory, sliced
@@ -81,6 +81,8 @@ class Classes:
         ground = self._ground(cluster) if cluster else None
         if cluster is None or ground is None:
             return None
+        if self._world.clusters[cluster].missing_of(request.mounts):  # not kept: objects come and go
+            return None
         known = self._known_of(workload, request, kin, cluster, ground.kinds)
         if known.asked is None or self._wakes(workload, request):
             return None
@@ -127,7 +129,7 @@ class Classes:
         mig = mig_of(self._world, cluster)
         if asks_for_memory(request.roles) and sliced(self._world, cluster, self.pool):
             return False
-        return by_columns(request.roles, mig) and able(request, self._world.clusters.get(cluster))
+        return by_columns(request.roles, mig) and supports(request, self._world.clusters[cluster])
 
     def _wakes(self, workload: Workload, request: Request) -> bool:
         """Whether its placement would have others tried again."""
