@@ -62,6 +62,7 @@ MEMBERS: Final = 20
 CHANGES: Final = 50  # a second
 SUBMITS: Final = 5  # a second
 WARM: Final = 10
+IDLE_SECONDS: Final = 20.0
 LOAD: Final = "runai-load"  # the namespace of the agent's pods that stay
 STYLE: Final = Style()
 CREATED: Final = fleet_pb2.REPLICA_STATE_CREATED
@@ -126,11 +127,16 @@ async def _made(at: Bench, numbers: Sequence[int], namespace: str) -> float:
 
 async def _calls(at: Bench) -> dict[str, float]:
     found: dict[str, float] = {}
+    before, began = at.calls(), time.monotonic()
+    await asyncio.sleep(IDLE_SECONDS)  # what the agent asks beside: its Lease, watches that begin anew
+    idle = (at.calls() - before) / (time.monotonic() - began)
     for number, (name, count, workers) in enumerate([("single", SINGLES, 1), ("gang", GANGS, MEMBERS)]):
         for stopped in (False, True):
             first = (1 + 2 * number + stopped) * 1_000_000
             numbers = range(first, first + count)
+            began = time.monotonic()
             calls = await _life(at, numbers, f"runai-{name}{'-stopped' if stopped else ''}", workers, stopped=stopped)
+            calls -= idle * (time.monotonic() - began)
             found[f"calls_{name}{'_stopped' if stopped else ''}"] = round(calls / (count * workers), 2)
     return found
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from muster_cluster_agent.adapters.kubernetes import objects as module
 from muster_cluster_agent.adapters.kubernetes.backend import KubernetesBackend
 from muster_cluster_agent.domain.fleet import NamespaceObjects
 from muster_cluster_agent.domain.kubernetes import marks
@@ -68,19 +65,32 @@ async def test_a_namespace_that_becomes_a_projects_is_named_with_what_it_has() -
         await reported(backend)
 
 
-async def test_without_the_right_to_list_claims_the_agent_works_and_names_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(module, "_LISTED_SECONDS", 0.2)
+def _forbid(_: str, path: str) -> Fault | None:
+    return Fault(403, "Forbidden", "no") if path.endswith("/persistentvolumeclaims") else None
 
-    def forbid(_: str, path: str) -> Fault | None:
-        return Fault(403, "Forbidden", "no") if path.endswith("/persistentvolumeclaims") else None
 
+async def test_without_the_right_to_list_claims_the_agent_works_and_names_none() -> None:
     async with scene() as made:
         config_map(made.server, "settings")
-        made.server.fault = forbid
+        made.server.fault = _forbid
         async with backend_on(made.server) as backend:
             fleet = await backend.fleet()
             assert backend.observed_at() > 0
     assert (fleet.profile.names_objects, fleet.objects) == (False, ())
     assert len(fleet.nodes) == 2
+
+
+async def test_a_right_that_is_taken_away_is_noticed_and_so_is_its_return() -> None:
+    async with scene() as made, backend_on(made.server) as backend:
+
+        async def is_naming() -> bool:
+            return (await backend.fleet()).profile.names_objects
+
+        assert await is_naming()
+        made.server.fault = _forbid
+        await made.server.cut_watches()
+        await eventually(is_naming, lambda found: not found)
+        claim(made.server, "data")
+        made.server.fault = lambda *_: None
+        await eventually(is_naming)
+        await reported(backend, NamespaceObjects(NAMESPACE, ("data",)))

@@ -180,7 +180,7 @@ def _encoded(nodes: Iterable[Node]) -> list[bytes]:
 
 
 def _objects(found: Iterable[NamespaceObjects]) -> list[bytes]:
-    """Inventories of one namespace's objects each."""
+    """Return one encoded inventory for each namespace with objects."""
     return [fleet_pb2.Inventory(objects=[encode.objects(each)]).SerializeToString() for each in found]
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from muster_cluster_agent.domain.actions import Absent, NothingHere, Refuse
 from muster_cluster_agent.domain.fleet import Fleet, difference
-from muster_cluster_agent.domain.model import Assignment, NodeView, Observed, ReplicaKey, State, Status
+from muster_cluster_agent.domain.model import Assignment, Failure, NodeView, Observed, ReplicaKey, State, Status
 from muster_cluster_agent.domain.plan import ReplicaPlan
 from muster_cluster_agent.domain.reports import ReportBook
 from muster_cluster_agent.domain.status import judge
@@ -99,8 +99,8 @@ class Telling:
             if status.state is State.GONE and self.ended is not None:
                 self.ended(replica)
             tail = b""
-            # The last lines tell why it failed by itself; of one that was stopped they would be a call for nothing.
-            if not replica.stop_reason and any(one.state is State.FAILED for one in due):
+            # Of a replica that was stopped the last lines say nothing of its end, and cost a call.
+            if any(one.state is State.FAILED and one.failure is not Failure.OURS for one in due):
                 tail = await self._backend.log_tail(replica.name, _LOG_TAIL)
             for one in due:
                 self._reporter.tell(

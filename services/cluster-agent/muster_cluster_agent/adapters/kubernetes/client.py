@@ -272,7 +272,7 @@ def decoded(data: bytes) -> Json:
 
 
 def _proxy_of(address: str) -> str | None:
-    """The proxy that the environment names for an address, as other clients of Kubernetes take it."""
+    """The proxy that the environment names for an address (`https_proxy`, `no_proxy` and so on)."""
     parts = urlsplit(address)
     return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
 

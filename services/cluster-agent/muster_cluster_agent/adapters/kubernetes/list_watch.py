@@ -27,6 +27,7 @@ _RELIST_SECONDS: Final = 600.0
 _SHORTEST_WATCH: Final = 300  # seconds; each is up to twice as long, so that not all end at once
 _SILENCE: Final = 90.0  # seconds; an API server sends a bookmark about once a minute
 _LARGEST_LINE: Final = 8 << 20
+_FORBIDDEN: Final = 403
 _EXPIRED: Final = 410
 _SHORT_LIVED: Final = 1.0  # seconds: a watch that ended sooner is followed by a pause
 
@@ -43,7 +44,10 @@ _log = logs.get(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What is followed: its name for people, its path, and which of them. metadata_alone: without what they hold."""
+    """A kind of objects that is followed: its name for people, its path, and the selector of labels.
+
+    metadata_alone: only the metadata of the objects is read.
+    """
 
     name: str
     path: str
@@ -69,6 +73,10 @@ class Follower(Generic[T]):
         self.listed = asyncio.Event()
         self.sound = False
         """Whether the copy follows the server: false from a break until the next list or watch."""
+        self.forbidden = False
+        """Whether the server has said that this agent may not read them."""
+        self.answered = asyncio.Event()
+        """Set once the first list is complete, or was forbidden."""
         self._client = client
         self._kind = kind
         self._read = read
@@ -100,7 +108,12 @@ class Follower(Generic[T]):
 
     def _break(self, error: Exception) -> None:
         self.sound = False
-        _log.warning("objects of the cluster cannot be followed", kind=self._kind.name, error=str(error))
+        known, self.forbidden = self.forbidden, isinstance(error, ApiError) and error.status == _FORBIDDEN
+        if self.forbidden:
+            self._version = ""  # what changes meanwhile is in the next list alone
+            self.answered.set()
+        if not (known and self.forbidden):  # a right that is missing is said once
+            _log.warning("objects of the cluster cannot be followed", kind=self._kind.name, error=str(error))
 
     async def _list(self) -> None:
         """Reads all pages, then takes the difference to what was known."""
@@ -125,7 +138,9 @@ class Follower(Generic[T]):
                 self.items[key] = item
                 self._tell(key, old, item)
         self.sound = True
+        self.forbidden = False
         self.listed.set()
+        self.answered.set()
 
     async def _watch(self, backoff: Backoff) -> None:
         seconds = random.randint(_SHORTEST_WATCH, 2 * _SHORTEST_WATCH)  # noqa: S311  spreads load, guards nothing

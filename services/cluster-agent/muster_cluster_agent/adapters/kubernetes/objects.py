@@ -1,7 +1,7 @@
 """The claims and ConfigMaps of projects' namespaces, followed for the inventory: work goes where its data is.
 
-Used by the cache. Reads metadata alone: what a ConfigMap holds is none of the agent's business, and would cost memory.
-Holds: an agent without the right to list them works all the same; the profile then says that it names none.
+Used by the cache. Only metadata is read: the agent does not need the content of a ConfigMap, and it would cost memory.
+Holds: an agent that may not list them works all the same; its profile then says that it names none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from muster_cluster_agent.domain.kubernetes.objects import objects_of
 from muster_cluster_agent.domain.kubernetes.resources import CLAIM, CONFIG_MAP
 from muster_cluster_agent.domain.kubernetes.roots import Namespace
 
-_LISTED_SECONDS: Final = 5.0
+_LISTED_SECONDS: Final = 5.0  # the agent's start does not wait longer for what it can do without
 
 
 class ProjectObjects:
@@ -62,15 +62,18 @@ class ProjectObjects:
 
     @property
     def known(self) -> bool:
-        """Whether both kinds were listed."""
-        return all(each.listed.is_set() for each in self.followers)
+        """Whether both kinds were listed and may still be read."""
+        return all(each.listed.is_set() and not each.forbidden for each in self.followers)
 
     async def listed(self) -> None:
-        """Waits a moment until both kinds were listed, so that the first inventory names them."""
+        """Waits until both kinds were listed or forbidden, so that the first inventory names them.
+
+        After some seconds without an answer it goes on.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(_LISTED_SECONDS):
                 for each in self.followers:
-                    await each.listed.wait()
+                    await each.answered.wait()
 
     def namespace_changed(self, name: str) -> None:
         """A namespace has come or gone, or is another project's."""
@@ -78,7 +81,7 @@ class ProjectObjects:
         self._tell()
 
     def report(self) -> tuple[NamespaceObjects, ...]:
-        """The entries of all namespaces that have objects, by name."""
+        """The entries of all namespaces with objects, in the order of their names; none where they are not known."""
         for name in self._stale:
             claims, config_maps = self._claims.get(name, set()), self._config_maps.get(name, set())
             namespace = self._namespaces.get(name)

@@ -19,10 +19,10 @@ MOST_BYTES: Final = 256 << 10
 
 def objects_of(namespace: str, claims: Iterable[str], config_maps: Iterable[str]) -> NamespaceObjects:
     """Return the entry of a namespace: the first names in their order, and whether there are more."""
-    every, others = sorted(claims), sorted(config_maps)
-    few, few_others = _first(every), _first(others)
-    truncated = len(few) < len(every) or len(few_others) < len(others)
-    return NamespaceObjects(namespace, few, few_others, truncated)
+    all_claims, all_maps = sorted(claims), sorted(config_maps)
+    named_claims, named_maps = _first(all_claims), _first(all_maps)
+    truncated = len(named_claims) < len(all_claims) or len(named_maps) < len(all_maps)
+    return NamespaceObjects(namespace, named_claims, named_maps, truncated)
 
 
 def _first(names: list[str]) -> tuple[str, ...]:

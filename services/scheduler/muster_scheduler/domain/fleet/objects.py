@@ -10,12 +10,15 @@ from typing import Final, NamedTuple
 
 CLAIMS: Final = "claims"
 CONFIG_MAPS: Final = "configmaps"
-# How an object is called to a person, by its kind.
+# The word for an object in messages, by its kind.
 _WORDS: Final = {CLAIMS: "claim", CONFIG_MAPS: "ConfigMap"}
 
 
 class Objects(NamedTuple):
-    """Those of one namespace, each as `kind/name`. truncated: it has more, so that what is not named may be there."""
+    """The objects of one namespace, each as `kind/name`.
+
+    truncated: the namespace has more, so that an object that is not named may be there.
+    """
 
     names: frozenset[str]
     truncated: bool = False
@@ -42,13 +45,13 @@ def key_of(namespace: str, kind: str, name: str) -> str:
 
 def lacking(mounted: Iterable[str], there: Mapping[str, Objects]) -> list[str]:
     """Which of the objects that a request mounts are certainly not among those of a cluster."""
-    return [each for each in mounted if not _has(there, each)]
+    return [key for key in mounted if not _is_among(key, there)]
 
 
-def _has(there: Mapping[str, Objects], mounted: str) -> bool:
-    namespace, _, name = mounted.partition("/")
-    found = there.get(namespace)
-    return found is not None and (found.truncated or name in found.names)
+def _is_among(key: str, there: Mapping[str, Objects]) -> bool:
+    namespace, _, name = key.partition("/")
+    objects = there.get(namespace)
+    return objects is not None and (objects.truncated or name in objects.names)
 
 
 def in_words(mounted: Iterable[str]) -> str:
