@@ -120,13 +120,20 @@ async def lag(kafka: Mapping[str, Any], connection: asyncpg.Connection) -> int:
 
 
 async def lags(kafka: Mapping[str, Any], connection: asyncpg.Connection) -> dict[str, int]:
-    """Return how many records each consumer of Muster has not read, where any: by groups and by stored offsets."""
+    """Return how many records each consumer of Muster has not read, where any: by groups and by stored offsets.
+
+    A group is named after the Kafka cluster that it reads. One that is named after an earlier cluster has no members:
+    its consumer committed once more before it noticed that the cluster is another one.
+    """
     admin, consumer = AIOKafkaAdminClient(**kafka), AIOKafkaConsumer(**kafka)
     await admin.start()
     await consumer.start()
     try:
         positions: dict[tuple[str, TopicPartition], int] = {}
+        bus = (await admin.describe_cluster())["cluster_id"]
         for name, _ in await admin.list_consumer_groups():
+            if "@" in name and not name.endswith(f"@{bus}"):
+                continue
             for tp, offset in (await admin.list_consumer_group_offsets(name)).items():
                 positions[name, tp] = offset.offset
         for row in await connection.fetch("SELECT * FROM scheduler.consumer_offsets"):
