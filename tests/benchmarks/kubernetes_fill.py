@@ -29,6 +29,7 @@ from typing import Final
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from muster_client import Muster
+from muster_client.errors import NotFound
 from muster_client.phases import Phase
 from muster_client.quotas import pool_quota
 from muster_client.words import phase_of
@@ -136,7 +137,10 @@ async def _refused(muster: Muster, workers: int) -> float:
     made = await muster.submit(_distributed("too-large", workers), project="c")
 
     async def reason() -> str:
-        return (await muster.why(made.id)).reason.code
+        try:
+            return (await muster.why(made.id)).reason.code
+        except NotFound:  # policy has not admitted it yet
+            return ""
 
     await eventually(reason, lambda code: code in {each.value for each in NEVER}, within=PATIENCE, every=0.1)
     return _since(began, f"a gang of {workers} nodes is told that it never fits")
