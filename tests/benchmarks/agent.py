@@ -13,7 +13,8 @@ what it needs. The parts, in this order:
   it that was read from Kafka.
 - restart: after SIGTERM and after kill -9, from the signal until the next agent process has told that it made
   the pod of a workload that was assigned after the signal. Then the pods a second with the default rate of calls.
-- submit: a whole stack on the same API server; from the client's call to the pod's first event in a watch of all pods.
+- submit: a whole stack on the same API server, with `binder: direct`; from the client's call to the first event of the
+  pod in a watch of all pods.
 
 The last line is one JSON object; times are milliseconds where the name says so and seconds otherwise.
 """
@@ -24,6 +25,7 @@ import argparse
 import asyncio
 import json
 import random
+import signal
 import statistics
 import sys
 import tempfile
@@ -51,7 +53,7 @@ from tests.support import figures, kubernetes, kwok
 from tests.support.agent_bench import IMAGE, Bench, bench, cluster_file
 from tests.support.agents import workload_id
 from tests.support.fake_kubelet import now
-from tests.support.kubernetes_stack import kubernetes_stack, watched
+from tests.support.kubernetes_stack import kubernetes_stack, pods_made
 from tests.support.waiting import eventually, until
 
 FAST: Final = 100_000.0  # calls a second: no limit
@@ -103,7 +105,8 @@ async def _measure(
             result |= await _calls(at)
         if "ratio" in given.parts:
             result |= await _ratio(at, given.pods, given.alternations)
-            result |= {"rss_mib": at.memory()["now"], "rss_highest_mib": at.memory()["highest"]}
+            memory = at.memory()
+            result |= {"rss_mib": memory["now"], "rss_highest_mib": memory["highest"]}
         if "status" in given.parts:
             result |= await _status(at, given.pods, given.seconds)
         if "restart" in given.parts:
@@ -127,17 +130,20 @@ async def _made(at: Bench, numbers: Sequence[int], namespace: str) -> float:
 
 async def _calls(at: Bench) -> dict[str, float]:
     found: dict[str, float] = {}
+    first = 1_000_000
+    # Calls that no replica causes do not count: the renewal of the Lease, and watches that begin again.
     before, began = at.calls(), time.monotonic()
-    await asyncio.sleep(IDLE_SECONDS)  # what the agent asks beside: its Lease, watches that begin anew
+    await asyncio.sleep(IDLE_SECONDS)
     idle = (at.calls() - before) / (time.monotonic() - began)
-    for number, (name, count, workers) in enumerate([("single", SINGLES, 1), ("gang", GANGS, MEMBERS)]):
+    for name, count, workers in (("single", SINGLES, 1), ("gang", GANGS, MEMBERS)):
         for stopped in (False, True):
-            first = (1 + 2 * number + stopped) * 1_000_000
+            part = f"{name}_stopped" if stopped else name
             numbers = range(first, first + count)
+            first += count
             began = time.monotonic()
-            calls = await _life(at, numbers, f"runai-{name}{'-stopped' if stopped else ''}", workers, stopped=stopped)
+            calls = await _life(at, numbers, f"runai-{part.replace('_', '-')}", workers, stopped=stopped)
             calls -= idle * (time.monotonic() - began)
-            found[f"calls_{name}{'_stopped' if stopped else ''}"] = round(calls / (count * workers), 2)
+            found[f"calls_{part}"] = round(calls / (count * workers), 2)
     return found
 
 
@@ -271,21 +277,21 @@ def _ended(container: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _restarts(at: Bench) -> dict[str, float]:
-    stopped = await _restarted(at, 8_000_000, at.agent.process.terminate if at.agent.process else at.agent.kill)
+    stopped = await _restarted(at, 8_000_000, signal.SIGTERM)
     (at.agent.root / "cluster.yaml").write_text(cluster_file(None))
-    killed = await _restarted(at, 8_000_001, at.agent.kill)
+    killed = await _restarted(at, 8_000_001, signal.SIGKILL)
     await asyncio.sleep(5.0)  # its burst is there again
     count = 2_000
     took = await _made(at, range(9_000_000, 9_000_000 + count), "runai-default")
     return {"restart_s": stopped, "restart_killed_s": killed, "default_pods_per_s": round(count / took, 1)}
 
 
-async def _restarted(at: Bench, number: int, end: Any) -> float:
-    """Seconds from the end of the agent until the next one has made the pod of a new workload."""
+async def _restarted(at: Bench, number: int, end: signal.Signals) -> float:
+    """Seconds from a signal that ends the agent until the next one has told that it made the pod of a new workload."""
     process = at.agent.process
     assert process is not None
     began = time.monotonic()
-    end()
+    process.send_signal(end)
     await asyncio.to_thread(process.wait)
     await asyncio.to_thread(at.agent.start)
     await at.write(at.assignments([number], "runai-restart"))
@@ -300,7 +306,7 @@ async def _submit(server: str, found: kubernetes.Cluster, seconds: float) -> dic
     """Submits at an even pace, none waiting for another; the first ten are start-up and do not count."""
     count = int(SUBMITS * seconds) + WARM
     sent: dict[str, float] = {}
-    async with watched(found) as pods, Muster(server) as muster:
+    async with pods_made(found) as made, Muster(server) as muster:
         await muster.projects.create("bench", quotas=[pool_quota("default", count)])
         began = time.monotonic()
 
@@ -312,8 +318,8 @@ async def _submit(server: str, found: kubernetes.Cluster, seconds: float) -> dic
                 sent[workload.id] = at
 
         await asyncio.gather(*map(one, range(count)))
-        await until(lambda: sent.keys() <= pods.made.keys(), within=60)
-    return {"submit_to_pod_ms": figures.spread([(pods.made[each] - at) * 1e3 for each, at in sent.items()])}
+        await until(lambda: sent.keys() <= made.keys(), within=60)
+    return {"submit_to_pod_ms": figures.spread([(made[each] - at) * 1e3 for each, at in sent.items()])}
 
 
 def _document(name: str) -> str:

@@ -1,6 +1,7 @@
 """How fast a Kubernetes cluster is filled and reclaimed: `uv run python tests/benchmarks/kubernetes_fill.py --json`.
 
-A whole stack on a real API server with 500 of kwok's nodes of 8 GPUs; no least run time. In this order:
+A whole stack on a real API server with 500 of kwok's nodes of 8 GPUs, and `binder: direct`; no least run time. In this
+order:
 
 1. fill: project a, which deserves nothing, submits 4,000 workloads of one GPU at once; until all are Running.
 2. reclaim: project b deserves all GPUs and submits as many; until all of b's are Running.
@@ -143,7 +144,7 @@ async def _refused(muster: Muster, workers: int) -> float:
             return ""
 
     await eventually(reason, lambda code: code in {each.value for each in NEVER}, within=PATIENCE, every=0.1)
-    return _since(began, f"a gang of {workers} nodes is told that it never fits")
+    return _since(began, f"`why` says that a gang of {workers} nodes never fits")
 
 
 def _since(began: float, what: str) -> float:

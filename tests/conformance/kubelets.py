@@ -18,7 +18,8 @@ from typing import Any, Final
 import aiohttp
 
 from tests.conformance import programs
-from tests.support.fake_kubelet import node_info, now, pinned_to, words_of
+from tests.support.fake_kubelet import binding, node_info, now, pinned_to, words_of
+from tests.support.kubernetes import session_with
 
 Object = dict[str, Any]
 MERGE: Final = "application/merge-patch+json"
@@ -202,10 +203,7 @@ class Kubelets:
             if not pod["status"].get("conditions"):
                 await self._status(path, {"conditions": [self.unbound[node]]})
             return
-        target = {"apiVersion": "v1", "kind": "Node", "name": node}
-        name = pod["metadata"]["name"]
-        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
-        await self.call("POST", f"{path}/binding", body)
+        await self.call("POST", f"{path}/binding", binding(pod["metadata"]["name"], node))
 
     async def _start(self, path: str, pod: Object, *, deleting: bool) -> None:
         name, main = pod["metadata"]["name"], pod["spec"]["containers"][0]
@@ -291,8 +289,7 @@ class Kubelets:
 @asynccontextmanager
 async def playing(url: str, token: str) -> AsyncIterator[Kubelets]:
     """Kubelets that play until the block ends. The certificate of the API server is its own, and is not checked."""
-    headers = {"Authorization": f"Bearer {token}"}
-    async with aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(limit=0, ssl=False)) as session:
+    async with session_with(token) as session:
         made = Kubelets(session, url)
         following = asyncio.create_task(made.follow())
         try:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import aiohttp
 import httpx
 import yaml
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -25,17 +24,17 @@ from muster.events.v1 import agent_pb2
 from muster.fleet.v1 import fleet_pb2
 from muster.options.v1 import options_pb2
 from muster_chassis import topics
+from muster_cluster_agent.domain.kubernetes import marks
 from muster_kernel.reasons import ChangeReason
 from tests.support.agents import REPORTED, AgentProcess, connected, free_port, training, workload_id
-from tests.support.fake_kubelet import pinned_to
+from tests.support.fake_kubelet import binding, pinned_to
 from tests.support.identities import signed
-from tests.support.kubernetes import TOKEN, Cluster
+from tests.support.kubernetes import TOKEN, Cluster, session_with
 from tests.support.waiting import eventually
 
 CLUSTER: Final = "bench"
 IMAGE: Final = "team/image:1"
 PATIENCE: Final = 600.0  # seconds
-_WORKLOAD: Final = "muster.io/workload"
 _BINDERS: Final = 32  # at the same time
 Record = tuple[bytes, bytes | None, list[tuple[str, bytes]]]
 _CALLS: Final = re.compile(r"^muster_agent_kubernetes_calls_total\{.*\} (\S+)$", re.MULTILINE)
@@ -43,10 +42,14 @@ _CALLS: Final = re.compile(r"^muster_agent_kubernetes_calls_total\{.*\} (\S+)$",
 
 @dataclass
 class Reports:
-    """What the agent has told: when each state of a workload's replicas was read first, and the starts of the agent."""
+    """The reports of the agent.
+
+    at: when the first report of a state was read, by the workload and the state; monotonic seconds. counts: reports by
+    state. refusals: their messages.
+    """
 
     consumer: AIOKafkaConsumer
-    at: dict[tuple[str, int], float] = field(default_factory=dict)  # monotonic seconds
+    at: dict[tuple[str, int], float] = field(default_factory=dict)
     counts: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     refusals: list[str] = field(default_factory=list)
 
@@ -90,7 +93,7 @@ class Bench:
         return [self._assignment(number, namespace, workers) for number in numbers]
 
     def assignment(self, number: int, namespace: str, workers: int = 1) -> fleet_pb2.Assignment:
-        """One workload; its replicas lie on successive nodes."""
+        """One workload on one node; workloads with successive numbers are on successive nodes."""
         node = self.nodes[number % len(self.nodes)]
         runs = [fleet_pb2.ReplicaRun(role="worker", count=workers, node=node, anonymous_devices=1)]
         fields = {"kind": options_pb2.KIND_DISTRIBUTED, "workers": workers} if workers > 1 else {}
@@ -128,18 +131,16 @@ class Bench:
         listed = await asyncio.to_thread(self.cluster.http.get, path, params={"resourceVersion": "0"})
         wanted = {workload_id(number) for number in numbers}
         limit = asyncio.Semaphore(_BINDERS)
-        headers = {"Authorization": f"Bearer {TOKEN}"}
-        async with aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(ssl=False)) as session:
+        async with session_with(TOKEN) as session:
 
             async def one(pod: Any) -> None:
                 name = pod["metadata"]["name"]
-                target = {"apiVersion": "v1", "kind": "Node", "name": pinned_to(pod["spec"])}
-                body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+                body = binding(name, pinned_to(pod["spec"]))
                 async with limit, session.post(f"{self.cluster.url}{path}/{name}/binding", json=body) as answer:
                     answer.raise_for_status()
 
             pods = listed.json()["items"]
-            await asyncio.gather(*(one(pod) for pod in pods if pod["metadata"]["labels"][_WORKLOAD] in wanted))
+            await asyncio.gather(*(one(pod) for pod in pods if pod["metadata"]["labels"][marks.WORKLOAD] in wanted))
         await self.reports.until([*wanted], fleet_pb2.REPLICA_STATE_READY)
 
     def calls(self) -> float:
@@ -171,7 +172,7 @@ def cluster_file(rate: float | None) -> str:
 async def bench(
     found: Cluster, bootstrap: str, folder: Path, nodes: Sequence[str], rate: float
 ) -> AsyncIterator[Bench]:
-    """An agent that leads the cluster and has told its inventory, until the block ends."""
+    """An agent that was started a moment ago, until the block ends. rate: calls of the API server a second."""
     root = folder / "agent"
     root.mkdir()
     (root / "kubeconfig").write_text(found.kubeconfig())

@@ -156,6 +156,12 @@ def unschedulable(
     }
 
 
+def binding(name: str, node: str) -> Object:
+    """The body by which a scheduler binds the pod of that name to a node."""
+    target = {"apiVersion": "v1", "kind": "Node", "name": node}
+    return {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+
+
 def _refuse(pod: Object) -> None:
     pod["status"]["conditions"] = [unschedulable()]
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import aiohttp
 import httpx
 import yaml
 from cryptography.hazmat.primitives import serialization
@@ -48,16 +49,7 @@ class Cluster:
 
     def kubeconfig(self) -> str:
         """A kubeconfig of the agent's token."""
-        server = {"server": self.url, "insecure-skip-tls-verify": True}
-        said = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "c",
-            "clusters": [{"name": "c", "cluster": server}],
-            "users": [{"name": "c", "user": {"token": self.agent}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
-        }
-        return yaml.safe_dump(said)
+        return kubeconfig_of(self.url, self.agent)
 
     def count(self, resource: str, namespace: str) -> int:
         """How many objects of a resource a namespace has, by one cheap question to etcd."""
@@ -126,6 +118,30 @@ class Cluster:
         """A client that calls with a token."""
         head = {"Authorization": f"Bearer {token}"}
         return httpx.Client(base_url=self.url, verify=_unchecked(), headers=head, timeout=_PATIENCE)
+
+
+def kubeconfig_of(url: str, token: str) -> str:
+    """A kubeconfig with one context. The certificate of the API server is its own, and is not checked."""
+    server = {"server": url, "insecure-skip-tls-verify": url.startswith("https")}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "clusters": [{"name": "c", "cluster": server}],
+        "users": [{"name": "c", "user": {"token": token}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
+    }
+    return yaml.safe_dump(config)
+
+
+def session_with(token: str) -> aiohttp.ClientSession:
+    """A session for many calls at the same time. The certificate of the API server is its own, and is not checked.
+
+    A line of a watch may have up to 16 MiB.
+    """
+    headers = {"Authorization": f"Bearer {token}"}
+    connector = aiohttp.TCPConnector(limit=0, ssl=False)
+    return aiohttp.ClientSession(headers=headers, connector=connector, read_bufsize=1 << 24)
 
 
 @contextmanager

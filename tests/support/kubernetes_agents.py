@@ -32,7 +32,7 @@ from muster_kernel.agent_rights import ACCOUNT
 from muster_kernel.reasons import ChangeReason
 from tests.support.agent_loops import Told, running
 from tests.support.agents import workload_id
-from tests.support.fake_kubelet import node_info, now
+from tests.support.fake_kubelet import binding, node_info, now
 from tests.support.kubernetes import Cluster, cluster
 from tests.support.waiting import eventually, eventually_now, until
 
@@ -69,10 +69,7 @@ class Player:
         await self.call("PATCH", f"/api/v1/nodes/{NODE}/status", {"status": status}, MERGE_PATCH)
 
     async def bind(self, path: str) -> None:
-        target = {"apiVersion": "v1", "kind": "Node", "name": NODE}
-        name = path.rpartition("/")[2]
-        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
-        await self.call("POST", f"{path}/binding", body)
+        await self.call("POST", f"{path}/binding", binding(path.rpartition("/")[2], NODE))
 
     async def run(self, path: str) -> None:
         """Its container runs."""

@@ -1,7 +1,6 @@
-"""A whole stack whose one cluster is a real API server, and what it does there as the API server's watch tells it.
+"""A whole stack whose one cluster is a real API server, and the moments at which it makes pods there.
 
-Used by the benchmarks of the Kubernetes back end. Holds: times are this process's monotonic clock, at the arrival of an
-event.
+Used by the benchmarks of the Kubernetes back end.
 """
 
 from __future__ import annotations
@@ -9,25 +8,27 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
 import yaml
 
-from tests.support.kubernetes import TOKEN, Cluster
+from muster_cluster_agent.domain.kubernetes import marks
+from tests.support.kubernetes import TOKEN, Cluster, session_with
 from tests.support.stacks import RunningStack, running_stack
 
 NAME: Final = "lab"
-_WORKLOAD: Final = "muster.io/workload"
 
 
 @contextmanager
 def kubernetes_stack(folder: Path, found: Cluster, rate: float | None) -> Iterator[RunningStack]:
-    """The stack. rate: the agent's calls a second; None: its default."""
+    """The stack. Its pods name their nodes themselves (`binder: direct`): the cluster has no scheduler of its own.
+
+    rate: the agent's calls of the API server a second; None: its default.
+    """
     folder.mkdir()
     kubeconfig = folder / "kubeconfig"
     kubeconfig.write_text(found.kubeconfig())
@@ -39,50 +40,29 @@ def kubernetes_stack(folder: Path, found: Cluster, rate: float | None) -> Iterat
         yield stack
 
 
-@dataclass
-class Pods:
-    """Pods of workloads as a watch tells them: when one was made, and when it first ran."""
-
-    made: dict[str, float] = field(default_factory=dict)
-    ran: dict[str, float] = field(default_factory=dict)
-    there: set[str] = field(default_factory=set)
-
-    def take(self, event: dict[str, Any]) -> None:
-        """One event."""
-        metadata = event["object"]["metadata"]
-        workload = (metadata.get("labels") or {}).get(_WORKLOAD)
-        if workload is None:
-            return
-        read = time.monotonic()
-        if event["type"] == "DELETED":
-            self.there.discard(metadata["name"])
-            return
-        self.there.add(metadata["name"])
-        self.made.setdefault(workload, read)
-        if event["object"]["status"].get("phase") == "Running":
-            self.ran.setdefault(workload, read)
-
-
 @asynccontextmanager
-async def watched(found: Cluster) -> AsyncIterator[Pods]:
-    """The pods of the cluster from now on, until the block ends. Raises RuntimeError where the watch ended early."""
-    pods = Pods()
-    headers = {"Authorization": f"Bearer {TOKEN}"}
-    timeout = aiohttp.ClientTimeout(total=None)
-    connector = aiohttp.TCPConnector(ssl=False)
-    async with aiohttp.ClientSession(headers=headers, connector=connector, read_bufsize=1 << 24) as session:
-        async with session.get(f"{found.url}/api/v1/pods", params={"limit": "1"}) as answer:
+async def pods_made(found: Cluster) -> AsyncIterator[Mapping[str, float]]:
+    """When the first pod of each workload was made, by its id, as a watch tells it from now on until the block ends.
+
+    Monotonic seconds, at the arrival of the event. Raises RuntimeError if the watch ended before the block.
+    """
+    made: dict[str, float] = {}
+    path = f"{found.url}/api/v1/pods"
+    async with session_with(TOKEN) as session:
+        async with session.get(path, params={"limit": "1"}) as answer:
             version = (await answer.json())["metadata"]["resourceVersion"]
-        query = {"watch": "true", "resourceVersion": version}
 
         async def follow() -> None:
-            async with session.get(f"{found.url}/api/v1/pods", params=query, timeout=timeout) as events:
+            query = {"watch": "true", "resourceVersion": version}
+            async with session.get(path, params=query, timeout=aiohttp.ClientTimeout(total=None)) as events:
                 async for line in events.content:
-                    pods.take(json.loads(line))
+                    labels = json.loads(line)["object"]["metadata"].get("labels") or {}
+                    if marks.WORKLOAD in labels:
+                        made.setdefault(labels[marks.WORKLOAD], time.monotonic())
 
         following = asyncio.create_task(follow())
         try:
-            yield pods
+            yield made
             if following.done():
                 raise RuntimeError("the watch of the pods ended before its end")
         finally:

@@ -12,10 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-import aiohttp
-
 from tests.support.fake_kubelet import node_info, now
-from tests.support.kubernetes import PROGRAMS, TOKEN, Cluster, running
+from tests.support.kubernetes import PROGRAMS, TOKEN, Cluster, running, session_with
 
 MISSING: Final = "kwok is not built here: `make testbed` builds it"
 _AT_ONCE: Final = 32
@@ -119,8 +117,7 @@ async def _add(found: Cluster, names: Sequence[str], gpus: int) -> None:
     conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": now(), "lastHeartbeatTime": now()}]
     amounts = {"cpu": "256", "memory": "2Ti", "pods": "250", "nvidia.com/gpu": str(gpus)}
     limit = asyncio.Semaphore(_AT_ONCE)
-    headers = {"Authorization": f"Bearer {TOKEN}"}
-    async with aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(ssl=False)) as session:
+    async with session_with(TOKEN) as session:
 
         async def one(name: str) -> None:
             labels = {"kubernetes.io/hostname": name, "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}

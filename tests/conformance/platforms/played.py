@@ -13,6 +13,7 @@ from tests.conformance.kubelets import MERGE, Kubelets, Object, environment_of
 from tests.conformance.platforms import Capability, Platform
 from tests.conformance.stage import Stage
 from tests.support.fake_api_server import FakeApiServer
+from tests.support.kubernetes import kubeconfig_of
 from tests.support.waiting import until
 
 _CLAIM_IN_USE: Final = "kubernetes.io/pvc-protection"
@@ -55,16 +56,7 @@ class Played(Platform):
             "namespace": f"muster-{self._number}",
             "urls": {"domain": "lab.example"},
         }
-        server = {"server": self._url, "insecure-skip-tls-verify": self._url.startswith("https")}
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "c",
-            "clusters": [{"name": "c", "cluster": server}],
-            "users": [{"name": "c", "user": {"token": self._token}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
-        }
-        (self._root / "kubeconfig").write_text(yaml.safe_dump(config))
+        (self._root / "kubeconfig").write_text(kubeconfig_of(self._url, self._token))
         return yaml.safe_dump(said)
 
     async def finish(self, workload: str, replica: str, code: int) -> None:

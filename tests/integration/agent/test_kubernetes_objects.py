@@ -32,7 +32,7 @@ async def test_the_first_inventory_names_what_projects_may_mount() -> None:
         claim(made.server, "data")
         config_map(made.server, "settings", **{marks.MANAGED_BY: "Helm"})
         config_map(made.server, "w-root", **OWNER.labels())
-        claim(made.server, "of-nobody", "kube-system")
+        claim(made.server, "of-no-project", "kube-system")
         async with backend_on(made.server) as backend:
             fleet = await backend.fleet()
     assert fleet.profile.names_objects

@@ -52,8 +52,10 @@ def keeps_data(spec: workload_pb2.WorkloadSpec) -> bool:
 
 def mounts_of(spec: workload_pb2.WorkloadSpec, namespace: str) -> tuple[str, ...]:
     """The claims and ConfigMaps that have to be in its cluster before it starts, by name."""
-    own = _mounts_of_role(spec, namespace)
-    return tuple(sorted(own | _mounts_of_role(spec.master_spec, namespace) if spec.HasField("master_spec") else own))
+    found = _mounts_of_role(spec, namespace)
+    if spec.HasField("master_spec"):
+        found |= _mounts_of_role(spec.master_spec, namespace)
+    return tuple(sorted(found))
 
 
 def _mounts_of_role(spec: workload_pb2.WorkloadSpec, namespace: str) -> set[str]:

@@ -26,7 +26,7 @@ from muster_cluster_agent.domain.model import Observed, RunKey
 from muster_cluster_agent.errors import BackendError
 
 GATHER_SECONDS: Final = 0.1
-_FREED: Final = 4_000  # an event comes within seconds, in which an agent frees some hundreds
+_MOST_FREED: Final = 4_000  # an event comes within seconds, in which an agent frees some hundreds
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _FORBIDDEN: Final = 403
@@ -179,7 +179,7 @@ class Recorder:
         except BackendError:
             return False
         self._freed[pod.uid] = None
-        if len(self._freed) > _FREED:
+        if len(self._freed) > _MOST_FREED:
             del self._freed[next(iter(self._freed))]
         return True
 
