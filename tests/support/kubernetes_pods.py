@@ -24,7 +24,6 @@ def raw(
     *,
     node: str = "n-0",
     deleted: int | None = None,
-    asked: str = "",
     owner: Owner = OWNER,
 ) -> dict[str, Any]:
     """One pod of Muster. deleted: the second at which its deletion was asked for, with a grace of 10 s."""
@@ -35,7 +34,7 @@ def raw(
         "resourceVersion": "7",
         "creationTimestamp": at(0),
         "labels": marks.replica_labels(owner, "p", KEY),
-        "annotations": {marks.PATTERN: "single", marks.NAME: "bert", **({marks.STOP: asked} if asked else {})},
+        "annotations": {marks.PATTERN: "single", marks.NAME: "bert"},
         "finalizers": [marks.GONE],
     }
     if deleted is not None:

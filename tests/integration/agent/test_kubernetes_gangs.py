@@ -12,7 +12,7 @@ from muster_cluster_agent.domain.model import Assignment, Failure, Framework, Pa
 from muster_cluster_agent.ports import StatusReport
 from muster_kernel.ids import base_name
 from tests.support.kubernetes_backends import NAMESPACE, PROJECT, scene
-from tests.support.kubernetes_loops import ID, Loop, loop, release
+from tests.support.kubernetes_loops import ID, Loop, assignment, loop, release
 
 SHARED = ("services", "poddisruptionbudgets", "networkpolicies")
 
@@ -77,14 +77,18 @@ async def test_a_member_that_fails_takes_the_others_with_it() -> None:
         assert Failure.OURS in failed
 
 
-async def test_a_gang_costs_few_calls() -> None:
+@pytest.mark.parametrize(("workers", "most"), [(20, 4), (1, 8)])
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_a_replica_costs_few_calls(workers: int, most: int, *, stopped: bool) -> None:
     async with scene() as made, loop(made) as here:
         before = _writes(made.server.calls)
-        here.agent.take(gang("torchrun t.py 'exit 0'", workers=20))
-        await here.until(lambda: states(here, "worker") == [State.GONE] * 20)
+        command = "torchrun t.py" if stopped else "torchrun t.py 'exit 0'"
+        here.agent.take(gang(command, workers=workers) if workers > 1 else assignment(command))
+        last = State.READY if stopped else State.GONE
+        await here.until(lambda: states(here, "worker") == [last] * workers)
         here.agent.take(release())
         await here.nothing_left()
-        assert (_writes(made.server.calls) - before) / 20 <= 4
+        assert (_writes(made.server.calls) - before) / workers <= most
 
 
 def _writes(calls: dict[str, int]) -> int:

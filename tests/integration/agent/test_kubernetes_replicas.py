@@ -8,13 +8,16 @@ import pytest
 
 from muster_cluster_agent.adapters.kubernetes import backend as backend_module
 from muster_cluster_agent.adapters.kubernetes import cache as cache_module
-from muster_cluster_agent.domain.kubernetes import substates
+from muster_cluster_agent.adapters.kubernetes.backend import KubernetesBackend
+from muster_cluster_agent.domain.kubernetes import lines, substates
+from muster_cluster_agent.domain.kubernetes.pods import Pod
 from muster_cluster_agent.domain.model import Failure, State
 from muster_cluster_agent.ports import StatusReport
 from tests.support.fake_api_server import Fault
 from tests.support.fake_kubelet import now
 from tests.support.kubernetes_backends import scene
 from tests.support.kubernetes_loops import Loop, assignment, loop, release
+from tests.support.waiting import until
 
 
 async def test_a_training_lives_and_leaves_nothing() -> None:
@@ -65,8 +68,8 @@ async def test_what_is_removed_is_written_down_once_for_many_and_told_of_no_more
             here.agent.take(assignment("sleep 1000", attempt=1))  # releases the first attempt
             await here.until(lambda: len(made.kubelets.starts) == 5)
             await here.until(lambda: [*_lines(here)] == ["{}"] * 4)
-            # Of four replicas: why they stop, and their finalizers; of all of them together: ends, and removals.
-            assert made.server.calls["PATCH"] - before <= 2 * 4 + 4
+            # Of four replicas: their finalizers; of all of them together: why they stop, ends, and removals.
+            assert made.server.calls["PATCH"] - before <= 4 + 4
         async with loop(made) as here:
             here.agent.take(assignment("sleep 1000", attempt=1))
             await here.told_last("READY")
@@ -74,10 +77,63 @@ async def test_what_is_removed_is_written_down_once_for_many_and_told_of_no_more
 
 
 def _lines(here: Loop) -> list[str]:
-    """The lines of the first attempt's root."""
+    """How the replicas of the first attempt ended, by its root."""
     roots = here.server.objects["configmaps"].values()
     (first,) = [root for root in roots if root["metadata"]["name"].endswith("-g1-a0")]
-    return [*first.get("data", {}).values()]
+    return [line for name, line in first.get("data", {}).items() if not lines.stopped_name(name)]
+
+
+async def test_an_agent_that_follows_knows_why_a_pod_was_stopped() -> None:
+    async with scene() as made:
+        async with loop(made) as here:
+            here.agent.take(assignment("sleep 1000"))
+            await here.told_last("READY")
+            (key,) = here.pods()
+            made.kubelets.held.add("n-0")
+            here.agent.take(release())
+            await here.until(lambda: "deletionTimestamp" in here.pods()[key]["metadata"])
+        made.kubelets.held.clear()
+        made.server.change("pods", key, lambda _: None)  # it ends while no agent watches
+        await until(lambda: made.server.objects["pods"][key]["status"]["phase"] == "Failed")
+        late: list[str] = []
+
+        def fault(asked: str, path: str) -> Fault | None:
+            """The roots are listed long after the pods."""
+            if asked == "GET" and path.endswith("/configmaps") and len(late) < 2:
+                late.append(path)
+                return Fault(503, "ServiceUnavailable", "try later")
+            return None
+
+        made.server.fault = fault
+        async with loop(made) as here:
+            await here.told_last("FAILED", "GONE")
+            gone = [each.status for each in here.told.of(StatusReport) if isinstance(each, StatusReport)][-1]
+            assert (gone.failure, gone.message) == (Failure.OURS, "Error; stopped: deleted")
+            here.agent.take(release())
+            await here.nothing_left()
+
+
+async def test_a_removed_pod_that_its_kubelet_leaves_is_deleted_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend_module, "_LOOK_SECONDS", 0.05)
+    looks: list[float] = []
+    look = KubernetesBackend._look
+
+    async def counted(self: KubernetesBackend, pod: Pod, now: float) -> None:
+        await look(self, pod, now)
+        looks.append(now)
+
+    monkeypatch.setattr(KubernetesBackend, "_look", counted)
+    async with scene() as made, loop(made) as here:
+        here.agent.take(assignment("sleep 1000"))
+        await here.told_last("READY")
+        (key,) = here.pods()
+        made.server.change("pods", key, lambda pod: pod["metadata"]["finalizers"].append("example.com/held"))
+        here.agent.take(release())
+        await here.until(lambda: here.pods()[key]["metadata"]["finalizers"] == ["example.com/held"])
+        await here.until(lambda: here.pods()[key]["metadata"]["deletionGracePeriodSeconds"] == 0)
+        deletions, seen = made.server.calls["DELETE"], len(looks)
+        await here.until(lambda: len(looks) >= seen + 5)
+        assert made.server.calls["DELETE"] == deletions
 
 
 async def test_a_pod_that_others_delete_is_no_end_of_its_own() -> None:
@@ -202,7 +258,7 @@ async def test_a_newer_attempt_waits_until_the_older_one_is_gone() -> None:
 
 
 async def test_trials_fill_more_than_one_shard(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("ends", "roots"):
+    for module in ("lines", "roots"):
         monkeypatch.setattr(f"muster_cluster_agent.domain.kubernetes.{module}.LINES_IN_SHARD", 3)
     async with scene() as made, loop(made) as here:
         here.agent.take(assignment("true", count=10))

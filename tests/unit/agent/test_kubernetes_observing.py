@@ -7,15 +7,10 @@ from typing import Any
 
 import pytest
 
-from muster_cluster_agent.domain.kubernetes import ends, marks
+from muster_cluster_agent.domain.kubernetes import lines, marks
+from muster_cluster_agent.domain.kubernetes.lines import StopRequest
 from muster_cluster_agent.domain.kubernetes.marks import Owner
-from muster_cluster_agent.domain.kubernetes.observing import (
-    StopRequest,
-    evidence_of,
-    is_refused,
-    observed,
-    stop_request_of,
-)
+from muster_cluster_agent.domain.kubernetes.observing import evidence_of, is_refused, observed
 from muster_cluster_agent.domain.kubernetes.pods import pod_of
 from muster_cluster_agent.domain.model import Failure, NodeHealth, NodeView, Pattern, State
 from muster_cluster_agent.domain.status import failure_of, judge
@@ -25,7 +20,7 @@ UP = NodeView("n-0", NodeHealth.UP, "boot")
 OWN_LIMIT = 'Usage of EmptyDir volume "shm" exceeds the limit 1Gi.'
 SIDECAR = {"name": "side", "containerID": "c://2", "state": {"running": {}}}
 FAILED_INIT = {"name": "git", "containerID": "c://2", "state": {"terminated": {"exitCode": 128}}}
-ASKED = StopRequest("released", 10.0).text()
+ASKED = StopRequest("released", 10.0)
 
 
 @pytest.mark.parametrize(
@@ -72,16 +67,18 @@ def test_gone_has_evidence(status: dict[str, Any], more: dict[str, Any], evidenc
         ),
         (
             {},
-            {"node": "", "deleted": 3, "asked": StopRequest(fault="ErrImagePull: no such image").text()},
+            {"node": "", "deleted": 3, "asked": StopRequest(fault="ErrImagePull: no such image")},
             Failure.START,
         ),
     ],
 )
 def test_an_end_has_its_class(status: dict[str, Any], more: dict[str, Any], failure: Failure) -> None:
-    found = pod(status, **more)
+    asked = more.get("asked")
+    found = pod(status, **{key: value for key, value in more.items() if key != "asked"})
     evidence = evidence_of(found)
     assert evidence
-    assert failure_of(observed(found, boot="boot", charge=0, gone_at=30.0, evidence=evidence)) is failure
+    gone = observed(found, boot="boot", charge=0, asked=asked, gone_at=30.0, evidence=evidence)
+    assert failure_of(gone) is failure
 
 
 @pytest.mark.parametrize(
@@ -103,17 +100,23 @@ def test_a_replica_stands_as_its_pod_does(status: dict[str, Any], node: NodeView
     assert found.identity == KEY.identity
 
 
-def test_an_annotation_of_somebody_else_is_no_reason() -> None:
-    for text in ("no json", "[1]", '{"grace": "x"}'):
-        assert observed(pod(running(), asked=text), boot="", charge=0).stop_reason == ""
+def test_why_a_replica_stops_is_read_again() -> None:
+    assert lines.stop_request_of(ASKED.text()) == ASKED
+    assert lines.stopped_name(lines.stop_key(KEY.name)) == KEY.name
+    assert lines.stopped_name(KEY.name) == ""
+
+
+@pytest.mark.parametrize("text", ["", "no json", "[1]", '{"grace": "x"}', '{"":' + "[" * 3000])
+def test_what_no_agent_wrote_is_no_reason(text: str) -> None:
+    assert lines.stop_request_of(text) == StopRequest()
 
 
 def test_what_is_written_down_is_the_replica_again() -> None:
     for status in (ended(0), ended(9, message="x" * 2000), ended(137, "OOMKilled"), {"phase": "Failed", "reason": "r"}):
-        found = pod(status, deleted=3, asked=ASKED)
-        gone = observed(found, boot="b", charge=14_000, gone_at=30.0, evidence=evidence_of(found))
-        line = ends.line_of(gone)
-        again = ends.replica_of(gone.name, line)
+        found = pod(status, deleted=3)
+        gone = observed(found, boot="b", charge=14_000, asked=ASKED, gone_at=30.0, evidence=evidence_of(found))
+        line = lines.line_of(gone)
+        again = lines.replica_of(gone.name, line)
         assert again is not None
         assert len(line) < 1100
         assert replace(again, ended=None) == replace(gone, ended=None)
@@ -121,13 +124,13 @@ def test_what_is_written_down_is_the_replica_again() -> None:
         if again.ended is not None and gone.ended is not None:
             assert gone.ended.reason.endswith(again.ended.reason)
             assert replace(again.ended, reason="") == replace(gone.ended, reason="")
-    assert ends.replica_of("w", ends.REMOVED) is None
+    assert lines.replica_of("w", lines.REMOVED) is None
 
 
 def test_what_no_agent_wrote_is_no_line() -> None:
     for line in ("", "[]x", '{"run": "g1-a0"}', '{"run": "x", "workload": "w", "role": "r", "pattern": "single"}'):
         with pytest.raises((ValueError, KeyError)):
-            ends.replica_of("w", line)
+            lines.replica_of("w", line)
 
 
 def test_a_container_whose_code_is_lost_is_no_fault_of_its_command() -> None:
@@ -143,9 +146,11 @@ def test_an_edited_pattern_hides_no_replica() -> None:
 
 
 def test_a_pod_that_its_kubelet_refused_is_no_failure() -> None:
-    assert is_refused(pod({"phase": "Failed", "reason": "UnexpectedAdmissionError"}))
-    assert not is_refused(pod({"phase": "Failed", "reason": "OutOfcpu"}, deleted=3))
-    assert not is_refused(pod(ended(1)))
+    refused = pod({"phase": "Failed", "reason": "UnexpectedAdmissionError"})
+    assert is_refused(refused, None)
+    assert not is_refused(refused, StopRequest(fault="ErrImagePull: no such image"))
+    assert not is_refused(pod({"phase": "Failed", "reason": "OutOfcpu"}, deleted=3), None)
+    assert not is_refused(pod(ended(1)), None)
 
 
 def test_a_pod_of_another_agent_is_no_replica() -> None:
@@ -170,4 +175,3 @@ def test_a_message_that_nests_without_end_is_only_a_message() -> None:
     gone = observed(pod(status), boot="b", charge=0, gone_at=1.0, evidence=evidence_of(found))
     assert gone.ended is not None
     assert gone.ended.reason == nested
-    assert stop_request_of(pod(running(), asked=nested)) == StopRequest()

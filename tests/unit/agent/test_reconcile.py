@@ -6,7 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from muster_cluster_agent.domain.actions import Abandon, Action, Bury, Create, NothingHere, Refuse, Remove, Route, Stop
+from muster_cluster_agent.domain.actions import (
+    Abandon,
+    Action,
+    Bury,
+    Create,
+    NothingHere,
+    Refuse,
+    Remove,
+    Route,
+    Stop,
+    steps_of,
+)
 from muster_cluster_agent.domain.model import (
     Assignment,
     Ended,
@@ -310,3 +321,10 @@ def test_two_revisions_run_side_by_side() -> None:
     rolling = replace(old, revisions=(old.newest, newer))
     first, second = planned(rolling)
     assert due(rolling, observed(first)) == (Create(second),)
+
+
+def test_actions_of_one_step_concern_different_replicas() -> None:
+    (plan,) = replica_plans(assignment(), assignment().newest)
+    route, bury, create = Route("w", ()), Bury("a", "node-gone", ""), Create(plan)
+    stops = [Stop("a", 1.0, "released"), Stop("b", 1.0, "released")]
+    assert [*steps_of([*stops, create, bury, Remove("c"), route])] == [[route], [bury], [*stops, Remove("c")], [create]]

@@ -5,8 +5,10 @@ Holds: every action may be done twice. A call that timed out after it had worked
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import groupby
 from typing import Final
 
 from muster_cluster_agent.domain.model import ReplicaKey
@@ -118,6 +120,27 @@ class Absent(ReplicaKey):
 
 
 Action = BackendAction | Refuse | NothingHere | Absent
+
+
+def steps_of(actions: Iterable[Action]) -> Iterable[Sequence[Action]]:
+    """The actions in steps, one after the other; those of one step concern different replicas, and are done together.
+
+    A stop of what is buried finds it gone. A replica starts once what was in its way is on its way out.
+    """
+    ordered = sorted(actions, key=_step)
+    return [[*group] for _, group in groupby(ordered, key=_step)]
+
+
+def _step(action: Action) -> int:
+    match action:
+        case Route():  # first: a replica that is stopped gets no request any more
+            return 0
+        case Bury():
+            return 1
+        case Create():
+            return 3
+        case _:
+            return 2
 
 
 class Outcome(Enum):

@@ -27,6 +27,7 @@ from muster_cluster_agent.domain.actions import (
     Refuse,
     Remove,
     refusal_of,
+    steps_of,
 )
 from muster_cluster_agent.domain.model import Assignment, NodeView, Release, State, Status, is_stale
 from muster_cluster_agent.domain.plan import ReplicaPlan, plans_of
@@ -278,11 +279,8 @@ class Agent:
             held_back=self._hold,
         )
         actions = reconcile(scene, self._clock())
-        creates = [action for action in actions if isinstance(action, Create)]
-        for action in actions:
-            if not isinstance(action, Create):
-                await self._do(workload_id, case, action)
-        await asyncio.gather(*(self._do(workload_id, case, action) for action in creates))
+        for step in steps_of(actions):
+            await asyncio.gather(*(self._do(workload_id, case, action) for action in step))
         if case.desired is not scene.desired:
             return  # a record came meanwhile, which has made the workload due again
         idle = not observed and not actions

@@ -16,7 +16,7 @@ from typing import Final
 from muster_chassis import logs
 from muster_cluster_agent.adapters.kubernetes import removal
 from muster_cluster_agent.adapters.kubernetes.cache import Cache
-from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client, Json, Unreachable
+from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client, Unreachable
 from muster_cluster_agent.adapters.kubernetes.prerequisites import Prerequisites
 from muster_cluster_agent.adapters.kubernetes.recorder import Recorder, path_of
 from muster_cluster_agent.domain.actions import (
@@ -30,11 +30,12 @@ from muster_cluster_agent.domain.actions import (
     Remove,
     Stop,
 )
-from muster_cluster_agent.domain.kubernetes import ends, manifests, marks, refusals
+from muster_cluster_agent.domain.kubernetes import lines, manifests, marks, refusals
+from muster_cluster_agent.domain.kubernetes.lines import StopRequest
 from muster_cluster_agent.domain.kubernetes.manifests import Style
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.names import base_of
-from muster_cluster_agent.domain.kubernetes.observing import StopRequest, is_refused
+from muster_cluster_agent.domain.kubernetes.observing import TERMINATED, is_refused
 from muster_cluster_agent.domain.kubernetes.pods import Pod
 from muster_cluster_agent.domain.kubernetes.resources import Manifest
 from muster_cluster_agent.domain.kubernetes.workload_objects import addresses_of
@@ -212,7 +213,7 @@ class Acting:
         return await self._write(plan.namespace, plan.gang, gone)
 
     async def stop(self, action: Stop) -> Answer:
-        """Says on the pod why it stops, so that an agent that follows knows it too, and deletes it."""
+        """Writes down why a replica stops, so that an agent that follows knows it too, and deletes its pod."""
         pod = self._cache.by_name.get(action.name)
         if action.name in self._cache.ends:
             return ALREADY
@@ -224,19 +225,19 @@ class Acting:
         return await self.end(pod, StopRequest(action.reason, action.grace))
 
     async def end(self, pod: Pod, asked: StopRequest) -> Answer:
-        """Deletes a pod, having said why on it where that is not said yet."""
+        """Deletes a pod, having written down why where that is not written yet."""
         try:
-            if pod.stop_request != asked.text():
-                changes: Json = {"metadata": {"uid": pod.uid, "annotations": {marks.STOP: asked.text()}}}
-                if pod.addresses:  # no request is led to it any more while it ends
-                    changes["metadata"]["labels"] = {marks.SERVING: None}
-                await self._client.patch(path_of(pod), changes)
-            await removal.delete(self._client, path_of(pod), pod.uid, gracePeriodSeconds=int(asked.grace))
-        except ApiError as error:
-            if not error.gone_or_changed:
-                return Answer(Outcome.UNKNOWN, str(error))
-        except Unreachable as error:
+            if self._cache.stops.get(pod.name) != asked:
+                await self._recorder.note_stop(pod, asked)
+        except BackendError as error:
             return Answer(Outcome.UNKNOWN, str(error))
+        try:
+            if pod.serving:  # no request is led to it any more while it ends
+                await self._client.patch(path_of(pod), {"metadata": {"uid": pod.uid, "labels": {marks.SERVING: None}}})
+            await removal.delete(self._client, path_of(pod), pod.uid, gracePeriodSeconds=int(asked.grace))
+        except BackendError as error:
+            if not removal.is_done(error):
+                return Answer(Outcome.UNKNOWN, str(error))
         return DONE
 
     async def bury(self, action: Bury) -> Answer:
@@ -265,7 +266,10 @@ class Acting:
             return Answer(Outcome.REFUSED, f"{action.name} is not gone") if here else ALREADY
         if pod is not None:
             try:
-                await self._delete(pod)
+                if pod.deleted_at is not None and gone.evidence == TERMINATED:
+                    self._recorder.release_finalizer(pod.name)  # its kubelet deletes it; where not, the next look
+                else:
+                    await self._delete(pod)
             except BackendError as error:
                 return Answer(Outcome.UNKNOWN, str(error))
         self._recorder.remove(gone)
@@ -296,7 +300,7 @@ class Acting:
 
     def refusal_of(self, pod: Pod) -> Answer | None:
         """Why a pod of which nothing ran leaves no trace; None: its end is that of its replica."""
-        if is_refused(pod):
+        if is_refused(pod, self._cache.stops.get(pod.name)):
             text = f"the kubelet of {pod.node} refused it: {pod.message or pod.reason}"
             return Answer(Outcome.REFUSED, text, RefusalCode.FOREIGN_TAKEN)
         if any(one.ran for one in pod.containers):  # it was bound before it could be taken back
@@ -364,7 +368,7 @@ class Acting:
 
     async def _write(self, namespace: str, base: str, gone: Observed) -> Answer:
         try:
-            await self._recorder.put_lines(namespace, base, gone, {gone.name: ends.line_of(gone)})
+            await self._recorder.put_lines(namespace, base, gone, {gone.name: lines.line_of(gone)})
         except BackendError as error:
             return Answer(Outcome.UNKNOWN, str(error))
         self._cache.tell(gone.workload_id)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Self
 
@@ -41,7 +41,7 @@ from muster_cluster_agent.domain.findings import Finding
 from muster_cluster_agent.domain.fleet import Fleet, Identity, Profile
 from muster_cluster_agent.domain.kubernetes import marks
 from muster_cluster_agent.domain.kubernetes.marks import Owner
-from muster_cluster_agent.domain.kubernetes.observing import VANISHED, evidence_of, stop_request_of
+from muster_cluster_agent.domain.kubernetes.observing import VANISHED, evidence_of
 from muster_cluster_agent.domain.kubernetes.pods import Pod
 from muster_cluster_agent.domain.model import NodeView, Observed, RunKey
 from muster_cluster_agent.domain.retirement import RETIRED_AGENT, Retirement
@@ -78,7 +78,6 @@ class KubernetesBackend:
         self._tasks: list[asyncio.Task[None]] = []
         self._gone_after = file.counting.gone_after
         self._kept_after = ""
-        self._cache.pod_listeners.append(self._hear)
         self._cache.never_ran = lambda pod: self._acting.is_refused(pod.name)
         support = support_of(file.allowed, file.style)
         self._profile = Profile(
@@ -102,9 +101,17 @@ class KubernetesBackend:
     async def open(self) -> None:
         """Begins to follow the cluster, and waits until all of it is known."""
         followers = (*self._cache.followers, *self._cache.objects.followers)
-        for number, run in enumerate([*(each.run for each in followers), self._recorder.run, self._rounds]):
-            self._tasks.append(asyncio.create_task(run(), name=f"kubernetes-{number}"))
+        self._begin(*(each.run for each in followers))
         await self._cache.listed()
+        # Only now: the roots say why pods were stopped, and which ends are written down already.
+        self._cache.pod_listeners.append(self._hear)
+        for pod in self._cache.by_name.values():
+            self._hear(pod)
+        self._begin(self._recorder.run, self._rounds)
+
+    def _begin(self, *eternal: Callable[[], Coroutine[None, None, None]]) -> None:
+        for run in eternal:
+            self._tasks.append(asyncio.create_task(run(), name=f"kubernetes-{len(self._tasks)}"))
 
     async def run(self) -> None:
         """Watches over what `open` has begun. An eternal task: it ends with the first of them that fails."""
@@ -271,14 +278,21 @@ class KubernetesBackend:
             self._look_for_vanished(pod, now)
             return
         self._cache.note_boot(pod, now)
-        if pod.deleted_at is None and (self._acting.is_refused(pod.name) or self._acting.is_withdrawn(pod.name)):
+        asked = self._cache.stops.get(pod.name)
+        if self._is_to_go(pod):
             await self._acting.clear(pod)
-        elif pod.stop_request and pod.deleted_at is None and not pod.terminal:  # the answer to its deletion was lost
-            await self._acting.end(pod, stop_request_of(pod))
+        elif asked is not None and pod.deleted_at is None and not pod.terminal:  # the answer to its deletion was lost
+            await self._acting.end(pod, asked)
         else:
             await self._starts.look(pod, now)
             if pod.replica is not None and self._starts.take_settled_step(pod, now):
                 self._cache.tell(pod.replica.workload_id)
+
+    def _is_to_go(self, pod: Pod) -> bool:
+        """Whether a pod is only left over: nothing of it ran, or it is removed and its kubelet has not deleted it."""
+        if pod.name in self._cache.ends:
+            return self._cache.ends[pod.name] is None and not pod.forced
+        return pod.deleted_at is None and (self._acting.is_refused(pod.name) or self._acting.is_withdrawn(pod.name))
 
     def _look_for_vanished(self, pod: Pod, now: float) -> None:
         """A pod without its object may run until its node gives evidence, or for as long as on a silent node."""

@@ -19,7 +19,8 @@ from muster_cluster_agent.adapters.kubernetes.list_watch import Follower, Kind
 from muster_cluster_agent.adapters.kubernetes.objects import ProjectObjects
 from muster_cluster_agent.domain import usage
 from muster_cluster_agent.domain.fleet import Node
-from muster_cluster_agent.domain.kubernetes import ends, marks, nodes, substates
+from muster_cluster_agent.domain.kubernetes import lines, marks, nodes, substates
+from muster_cluster_agent.domain.kubernetes.lines import StopRequest
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.nodes import Counting, KubernetesNode
 from muster_cluster_agent.domain.kubernetes.observing import observed
@@ -66,6 +67,8 @@ class Cache:
         """Muster's own pods by the replica's name."""
         self.ends: dict[str, Observed | None] = {}
         """Replicas that are GONE by name; None: removed."""
+        self.stops: dict[str, StopRequest] = {}
+        """Why replicas are asked to stop, by name."""
         self.removing: set[str] = set()
         """Replicas that are removed and whose lines do not say so yet."""
         self.pod_listeners: list[Callable[[Pod], None]] = []
@@ -139,7 +142,8 @@ class Cache:
         boot = self._boots.get(pod.name) or (node.boot if node is not None else "")
         units = dict(pod.amounts.extended).get(self._counting.resource, 0)
         charge = usage.charge((), units, {})
-        found = observed(pod, boot=boot, charge=charge, gone_at=gone_at, evidence=evidence)
+        asked = self.stops.get(pod.name)
+        found = observed(pod, boot=boot, charge=charge, asked=asked, gone_at=gone_at, evidence=evidence)
         if pod.name in self.vanished:
             return replace(found, lost=True, ready=False)
         start = substates.start_step_of(pod)
@@ -243,6 +247,7 @@ class Cache:
         self.released.discard(pod.name)
         self._held.discard(pod.name)
         self._boots.pop(pod.name, None)
+        self.stops.pop(pod.name, None)
         if pod.replica is None:
             return
         _discard(self._pods_of, pod.replica.workload_id, pod.name)
@@ -299,21 +304,28 @@ class Cache:
 
     def _run_root_changed(self, key: str, root: Root, *, gone: bool) -> None:
         before = self.run_roots.pop(key, None)
-        for name in before.lines if before is not None else {}:
+        known = before.lines if before is not None else {}
+        for name in known:
             if gone or name not in root.lines:
-                self._forget_end(root.workload_id, name)
+                self._forget_line(root.workload_id, name)
         if gone:
             _discard(self._roots_of, root.workload_id, key)
         else:
             self.run_roots[key] = root
             self._roots_of[root.workload_id].add(key)
-            self.take_lines(root.workload_id, root.lines)
+            self.take_lines(
+                root.workload_id, {name: said for name, said in root.lines.items() if known.get(name) != said}
+            )
 
-    def take_lines(self, workload_id: str, lines: Mapping[str, str]) -> None:
-        """Ends that are written down in the cluster. A line that cannot be read is one in the log."""
-        for name, line in lines.items():
+    def take_lines(self, workload_id: str, written: Mapping[str, str]) -> None:
+        """What is written down in a root. A line that cannot be read is one in the log."""
+        for name, line in written.items():
+            stopped = lines.stopped_name(name)
+            if stopped:
+                self.stops[stopped] = lines.stop_request_of(line)
+                continue
             try:
-                end = ends.replica_of(name, line)
+                end = lines.replica_of(name, line)
             except (ValueError, KeyError, TypeError, RecursionError) as error:
                 _log.warning("the end of a replica cannot be read", replica=name, error=repr(error))
                 continue
@@ -328,6 +340,13 @@ class Cache:
         """A replica that is GONE is removed: its name stays used up. Its line says so later."""
         self.removing.add(name)
         self.ends[name] = None
+
+    def _forget_line(self, workload_id: str, name: str) -> None:
+        stopped = lines.stopped_name(name)
+        if not stopped:
+            self._forget_end(workload_id, name)
+        elif stopped not in self.by_name:  # a pod that is there was asked to stop, whoever took the line away
+            self.stops.pop(stopped, None)
 
     def _forget_end(self, workload_id: str, name: str) -> None:
         """The line about a replica has gone. Its pod, which may be seen to go later, must not look alive until then."""

@@ -1,13 +1,16 @@
-"""Writes down how replicas ended before their pods may go: a line in the run's root, then the finalizer off the pod.
+"""Writes lines into the roots of runs: why pods are stopped, before they are, and how they ended, before they may go.
 
 The order is law (kubernetes.md 3.3): a pod that is readable until its end is written cannot be forgotten, and one whose
-end is written needs nothing to hold it. Holds: every path to GONE ends with Muster's finalizer off.
+end is written needs nothing to hold it. Holds: every path to GONE ends with Muster's finalizer off; what is to be
+written about one run at one time is one call.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
 
@@ -16,7 +19,8 @@ from muster_chassis.backoff import Backoff
 from muster_cluster_agent.adapters.kubernetes import removal
 from muster_cluster_agent.adapters.kubernetes.cache import Cache
 from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client
-from muster_cluster_agent.domain.kubernetes import ends, marks
+from muster_cluster_agent.domain.kubernetes import lines, marks
+from muster_cluster_agent.domain.kubernetes.lines import StopRequest
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.names import base_of, shard_name
 from muster_cluster_agent.domain.kubernetes.pods import Pod
@@ -26,6 +30,8 @@ from muster_cluster_agent.domain.model import Observed, RunKey
 from muster_cluster_agent.errors import BackendError
 
 GATHER_SECONDS: Final = 0.1
+REMOVED_SECONDS: Final = 2.0
+"""After which it is written down that a replica is removed: most runs are over by then, and their roots with them."""
 _MOST_FREED: Final = 4_000  # an event comes within seconds, in which an agent frees some hundreds
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
@@ -34,15 +40,24 @@ _FORBIDDEN: Final = 403
 _log = logs.get(__name__)
 
 
+class _Stopping:
+    """Pods of one run that are stopped at the same time. lines: why, by `lines.stop_key`. task: writes them."""
+
+    def __init__(self) -> None:
+        self.lines: dict[str, str] = {}
+        self.task: asyncio.Task[None]
+
+
 class Recorder:
-    """The ends of replicas on their way into the cluster."""
+    """What has to be written about replicas, on its way into the cluster."""
 
     def __init__(self, client: Client, cache: Cache, owner: Owner) -> None:
         self._client = client
         self._cache = cache
         self._owner = owner
         self._due: dict[str, tuple[str, Observed]] = {}  # by the replica's name: its namespace, and how it ended
-        self._removed: dict[str, Observed] = {}  # by its name
+        self._removed: dict[str, tuple[float, Observed]] = {}  # by its name, and since when (monotonic seconds)
+        self._stopping: dict[tuple[str, str], _Stopping] = {}  # by the namespace and the run's base name
         self._held: set[str] = set()  # replicas whose end is written and whose pods still have the finalizer
         self._freed: dict[str, None] = {}  # uids of the last pods that have lost it: the event of it may be to come
         self._wake = asyncio.Event()
@@ -52,8 +67,6 @@ class Recorder:
         """A line that is in the cluster is not written again where its answer was lost: its run may be over by then."""
         if self._due.pop(name, None) is not None:
             self.release_finalizer(name)
-        elif name in self._removed:
-            self._wake.set()
 
     def record(self, namespace: str, replica: Observed) -> None:
         """Writes the end of a replica down soon; the first end of a name counts."""
@@ -64,12 +77,13 @@ class Recorder:
     def remove(self, replica: Observed) -> None:
         """Writes soon that a replica is removed, so that an agent that follows does not tell of it again."""
         self._cache.remove_end(replica.name)
-        self._removed[replica.name] = replica
-        self._wake.set()
+        self._removed[replica.name] = (time.monotonic(), replica)
+        if len(self._removed) == 1:
+            self._wake.set()
 
     def forget(self, workload_id: str, run: RunKey) -> None:
         """Lines about removed replicas of runs up to this one are not needed any more: their roots go."""
-        for name, gone in [*self._removed.items()]:
+        for name, (_, gone) in [*self._removed.items()]:
             if gone.workload_id == workload_id and gone.key <= run:
                 del self._removed[name]
 
@@ -78,11 +92,41 @@ class Recorder:
         self._held.add(name)
         self._wake.set()
 
+    async def note_stop(self, pod: Pod, asked: StopRequest) -> None:
+        """Writes down why a pod is stopped, together with others of its run. Raises BackendError.
+
+        The call begins with the next turn of the event loop: the members of a gang are stopped in one turn.
+        """
+        if pod.replica is None:
+            raise ValueError(f"pod {pod.key} is no replica")
+        key = (pod.namespace, base_of(pod.replica))
+        stopping = self._stopping.get(key)
+        if stopping is None:
+            replica = self._cache.observe(pod)
+            stopping = _Stopping()
+            stopping.task = asyncio.create_task(self._write_stops(key, replica, stopping), name=f"stops-{key[1]}")
+            self._stopping[key] = stopping
+        stopping.lines[lines.stop_key(pod.name)] = asked.text()
+        await asyncio.shield(stopping.task)
+
+    async def _write_stops(self, key: tuple[str, str], replica: Observed, stopping: _Stopping) -> None:
+        await asyncio.sleep(0)
+        del self._stopping[key]  # what comes from now on is written by the next call
+        namespace, base = key
+        try:
+            await self.put_lines(namespace, base, replica, stopping.lines)
+        except BackendError as error:
+            if not self._takes_no_line(namespace, error):
+                raise
+            self._cache.take_lines(replica.workload_id, stopping.lines)
+
     async def run(self) -> None:
         """For ever: gathers for a moment, then writes each run's lines in one call."""
         backoff = Backoff(first=0.5, last=10.0)
         while True:
-            await self._wake.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(REMOVED_SECONDS if self._removed else None):
+                    await self._wake.wait()
             await asyncio.sleep(GATHER_SECONDS)
             self._wake.clear()
             if await self.write():
@@ -96,7 +140,10 @@ class Recorder:
         runs: dict[tuple[str, str], list[Observed]] = defaultdict(list)
         for namespace, replica in self._due.values():
             runs[namespace, base_of(replica)].append(replica)
-        for replica in [*self._removed.values()]:
+        late = time.monotonic() - REMOVED_SECONDS
+        for since, replica in [*self._removed.values()]:
+            if since > late:
+                continue
             known = [root for root in self._cache.roots_of(replica.workload_id) if root.run == replica.key]
             if not known:  # its end is known here alone, or its root has gone: nothing is made for it
                 del self._removed[replica.name]
@@ -109,35 +156,33 @@ class Recorder:
         return all(written) and all(freed)
 
     async def _write_run(self, namespace: str, base: str, replicas: list[Observed]) -> bool:
-        lines = {
-            replica.name: ends.REMOVED if replica.name in self._removed else ends.line_of(replica)
+        due = {
+            replica.name: lines.REMOVED if replica.name in self._removed else lines.line_of(replica)
             for replica in replicas
         }
         try:
-            await self.put_lines(namespace, base, replicas[0], lines)
+            await self.put_lines(namespace, base, replicas[0], due)
         except BackendError as error:
-            refused = isinstance(error, ApiError) and error.status in {_FORBIDDEN, _NOT_FOUND}
-            if not (refused and self._is_going(namespace)):
+            if not self._takes_no_line(namespace, error):
                 _log.warning("the end of replicas is not written down yet", run=base, error=str(error))
                 return False
-            # A namespace that is going takes no line: what is known is kept in memory, and nothing is held up.
             _log.warning("the end of replicas cannot be written down", run=base, error=str(error))
-            self._cache.take_lines(replicas[0].workload_id, lines)
+            self._cache.take_lines(replicas[0].workload_id, due)
         for replica in replicas:
-            if lines[replica.name] == ends.REMOVED:
+            if due[replica.name] == lines.REMOVED:
                 self._removed.pop(replica.name, None)
             if self._due.pop(replica.name, None) is not None:
                 self._cache.tell(replica.workload_id)
                 self._held.add(replica.name)
         return True
 
-    async def put_lines(self, namespace: str, base: str, replica: Observed, lines: dict[str, str]) -> None:
+    async def put_lines(self, namespace: str, base: str, replica: Observed, due: dict[str, str]) -> None:
         """Adds lines to a run's root or to a shard of it. Raises ApiError or Unreachable.
 
         Lines that replace others go where those are; a shard that is full takes no new name.
         """
         known = [root for root in self._cache.roots_of(replica.workload_id) if root.run == replica.key]
-        left = dict(lines)
+        left = dict(due)
         for root in known:
             here = {name: left.pop(name) for name in [*left] if name in root.lines}
             if here:
@@ -149,7 +194,7 @@ class Recorder:
                 shards.append(await self._make(namespace, base, replica, next_shard))
                 next_shard += 1
             shard = shards.pop(0)
-            here = dict(islice(left.items(), ends.LINES_IN_SHARD - len(shard.lines)))
+            here = dict(islice(left.items(), lines.LINES_IN_SHARD - len(shard.lines)))
             try:
                 await self._patch(shard.namespace, shard.name, here)
             except ApiError as error:
@@ -159,8 +204,10 @@ class Recorder:
                 continue
             left = {name: line for name, line in left.items() if name not in here}
 
-    def _is_going(self, namespace: str) -> bool:
-        """Whether a namespace is being deleted, or is not there any more."""
+    def _takes_no_line(self, namespace: str, error: BackendError) -> bool:
+        """Whether a namespace takes nothing any more, since it is going: what is known is kept in memory alone."""
+        if not isinstance(error, ApiError) or error.status not in {_FORBIDDEN, _NOT_FOUND}:
+            return False
         found = self._cache.namespaces.items.get(namespace)
         return found is None or found.terminating
 
@@ -183,10 +230,10 @@ class Recorder:
             del self._freed[next(iter(self._freed))]
         return True
 
-    async def _patch(self, namespace: str, name: str, lines: dict[str, str]) -> None:
+    async def _patch(self, namespace: str, name: str, due: dict[str, str]) -> None:
         path = f"/api/v1/namespaces/{namespace}/configmaps/{name}"
-        raw = await self._client.patch(path, {"data": lines})
-        self._cache.take_lines(raw["metadata"]["labels"][marks.WORKLOAD], lines)
+        raw = await self._client.patch(path, {"data": due})
+        self._cache.take_lines(raw["metadata"]["labels"][marks.WORKLOAD], due)
 
     async def _make(self, namespace: str, base: str, replica: Observed, number: int) -> Root:
         """Makes a missing root (0) again, or another shard."""

@@ -13,7 +13,7 @@ from muster_chassis import logs
 from muster_cluster_agent.adapters.kubernetes.acting import Acting
 from muster_cluster_agent.adapters.kubernetes.client import Client
 from muster_cluster_agent.domain.kubernetes import starting, substates
-from muster_cluster_agent.domain.kubernetes.observing import StopRequest
+from muster_cluster_agent.domain.kubernetes.lines import StopRequest
 from muster_cluster_agent.domain.kubernetes.pods import Pod
 from muster_cluster_agent.domain.kubernetes.starting import EventSummary, Hindrance
 from muster_cluster_agent.domain.model import StartStep

@@ -41,8 +41,6 @@ ADDRESS: Final = f"{PREFIX}address"
 """Annotation of a pod: where its workload is reached, one address after another with commas between them."""
 USED: Final = f"{PREFIX}used"
 """Annotation of a workload's root: when it was last started, in seconds since 1970."""
-STOP: Final = f"{PREFIX}stop"
-"""Annotation: why and with which grace Muster asked the pod to stop."""
 
 GONE: Final = f"{PREFIX}gone"
 """Finalizer of a pod: it stays readable until its end is written down."""

@@ -7,11 +7,10 @@ end that the main container reached by itself wins over what happened to its pod
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from typing import Final
 
 from muster_cluster_agent.domain.budgets import Spent
+from muster_cluster_agent.domain.kubernetes.lines import StopRequest
 from muster_cluster_agent.domain.kubernetes.manifests import MAIN
 from muster_cluster_agent.domain.kubernetes.pods import Container, Pod
 from muster_cluster_agent.domain.model import Ended, Observed, Pattern
@@ -27,41 +26,29 @@ _DISRUPTED: Final = frozenset({"Evicted", "Preempting", "Shutdown", "NodeLost", 
 _OWN_STORAGE: Final = ("exceeds the total limit", "exceeds the limit", "exceeded its local ephemeral storage limit")
 # Of a container whose own code the kubelet or its runtime no longer knows.
 _LOST_REASONS: Final = frozenset({"ContainerStatusUnknown", "Unknown"})
+_NOT_ASKED: Final = StopRequest()
 
 
-@dataclass(frozen=True, slots=True)
-class StopRequest:
-    """What Muster asked of a pod: to stop for a reason, or to go since it could not be started (`fault`)."""
+def observed(
+    pod: Pod,
+    *,
+    boot: str,
+    charge: int,
+    asked: StopRequest | None = None,
+    gone_at: float | None = None,
+    evidence: str = "",
+) -> Observed:
+    """The replica that a pod is.
 
-    reason: str = ""
-    grace: float = 0.0
-    fault: str = ""
-
-    def text(self) -> str:
-        """As the pod's annotation has it."""
-        return json.dumps({"reason": self.reason, "grace": self.grace, "fault": self.fault})
-
-
-def stop_request_of(pod: Pod) -> StopRequest:
-    """What Muster asked of the pod; nothing where its annotation is empty or was edited."""
-    try:
-        said = json.loads(pod.stop_request) if pod.stop_request else {}
-        return StopRequest(str(said.get("reason", "")), float(said.get("grace", 0.0)), str(said.get("fault", "")))
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        return StopRequest()
-
-
-def observed(pod: Pod, *, boot: str, charge: int, gone_at: float | None = None, evidence: str = "") -> Observed:
-    """The replica that a pod is. evidence: by what it is GONE, seen at `gone_at`; empty: it is not.
-
-    Raises ValueError for a pod without a replica, or with a pattern that no agent wrote.
+    asked: why it is to stop. evidence: by what it is GONE, seen at `gone_at`; empty: it is not. Raises ValueError for a
+    pod without a replica, or with a pattern that no agent wrote.
     """
     replica = pod.replica
     if replica is None:
         raise ValueError(f"pod {pod.key} is no replica")
-    asked = stop_request_of(pod)
+    stop = asked or _NOT_ASKED
     main = pod.container(MAIN)
-    ended = _ended(pod, main)
+    ended = _ended(pod, main, asked)
     return Observed(
         *replica.identity,
         boot=boot,
@@ -69,11 +56,11 @@ def observed(pod: Pod, *, boot: str, charge: int, gone_at: float | None = None, 
         created_at=pod.created_at,
         started_at=main.started_at if main is not None else None,
         ready=main is not None and main.ready and ended is None and pod.deleted_at is None,
-        stop_reason=asked.reason,
-        stop_grace=asked.grace,
+        stop_reason=stop.reason,
+        stop_grace=stop.grace,
         ended=ended,
-        fault=asked.fault or (_fault(pod) if evidence and ended is None else ""),
-        fault_is_start=bool(asked.fault) or _failed_before_main(pod, main),
+        fault=stop.fault or (_fault(pod) if evidence and ended is None else ""),
+        fault_is_start=bool(stop.fault) or _failed_before_main(pod, main, asked),
         gone=bool(evidence),
         gone_at=gone_at,
         evidence=evidence,
@@ -99,12 +86,12 @@ def evidence_of(pod: Pod) -> str:
     return "" if disruption is not None and disruption.reason == _COLLECTED else REJECTED
 
 
-def is_refused(pod: Pod) -> bool:
-    """Whether its node's kubelet refused it before any container was made."""
-    return evidence_of(pod) == REJECTED and pod.deleted_at is None and not stop_request_of(pod).fault
+def is_refused(pod: Pod, asked: StopRequest | None) -> bool:
+    """Whether its node's kubelet refused it before any container was made. asked: why it is to stop."""
+    return evidence_of(pod) == REJECTED and pod.deleted_at is None and not (asked or _NOT_ASKED).fault
 
 
-def _ended(pod: Pod, main: Container | None) -> Ended | None:
+def _ended(pod: Pod, main: Container | None, asked: StopRequest | None) -> Ended | None:
     """How its command ended; None: it has not, or was never started."""
     if main is None or main.code is None or not main.ran:
         return None
@@ -113,21 +100,21 @@ def _ended(pod: Pod, main: Container | None) -> Ended | None:
         return Ended(main.code, at, message_of(main.message) or "OOMKilled", Spent.MEMORY)
     if any(words in pod.message for words in _OWN_STORAGE):
         return Ended(main.code, at, pod.message, Spent.FILE)
-    disruption = _disruption(pod, at)
+    disruption = _disruption(pod, at, asked)
     if disruption:
         return Ended(main.code, at, disruption, disrupted=True)
     text = message_of(main.message) or ("" if main.code == 0 else main.reason)
     return Ended(main.code, at, text, disrupted=main.reason in _LOST_REASONS)
 
 
-def _disruption(pod: Pod, ended_at: float) -> str:
+def _disruption(pod: Pod, ended_at: float, asked: StopRequest | None) -> str:
     """What of the node or the cluster ended the pod before its command had ended; empty: nothing."""
     condition = pod.conditions.get("DisruptionTarget")
     if condition is not None and condition.status and condition.at <= ended_at:
         return f"{condition.reason}: {condition.message}" if condition.message else condition.reason
     if pod.reason in _DISRUPTED:
         return f"{pod.reason}: {pod.message}" if pod.message else pod.reason
-    if pod.deleted_at is not None and pod.deleted_at <= ended_at and not pod.stop_request:
+    if pod.deleted_at is not None and pod.deleted_at <= ended_at and asked is None:
         return "its pod was deleted by others"
     return ""
 
@@ -143,9 +130,9 @@ def _fault(pod: Pod) -> str:
     return "its pod was deleted before the command was started"
 
 
-def _failed_before_main(pod: Pod, main: Container | None) -> bool:
+def _failed_before_main(pod: Pod, main: Container | None, asked: StopRequest | None) -> bool:
     """Whether an init container or a sidecar failed while the main one had not run."""
     failed = [one for one in pod.containers if one.code and one.reason not in _LOST_REASONS]
     if not failed or (main is not None and main.ran):
         return False
-    return not _disruption(pod, max(one.ended_at or pod.created_at for one in failed))
+    return not _disruption(pod, max(one.ended_at or pod.created_at for one in failed), asked)

@@ -55,8 +55,8 @@ class Container:
 class Pod:
     """A pod. replica None: it is not one of this agent's. Times in seconds since 1970.
 
-    deleted_at: when its deletion was asked for. finalizers: of Muster's own pods. stop_request: the text of its
-    `marks.STOP` annotation. addresses: those of its workload. serving: they lead to it. ip, ports: its own.
+    deleted_at: when its deletion was asked for. forced: it has no grace left. finalizers: of Muster's own pods.
+    addresses: those of its workload. serving: they lead to it. ip, ports: its own.
     """
 
     name: str
@@ -71,9 +71,9 @@ class Pod:
     workload: str = ""
     pattern: str = ""
     spec: str = ""
-    stop_request: str = ""
     created_at: float = 0.0
     deleted_at: float | None = None
+    forced: bool = False
     finalizers: tuple[str, ...] = ()
     reason: str = ""
     message: str = ""
@@ -123,9 +123,9 @@ def pod_of(raw: Json, owner: Owner) -> Pod:
         workload=annotations.get(marks.NAME, ""),
         pattern=pattern if (pattern := annotations.get(marks.PATTERN, "")) in _PATTERNS else Pattern.SINGLE.value,
         spec=annotations.get(marks.SPEC, ""),
-        stop_request=annotations.get(marks.STOP, ""),
         created_at=moment(metadata.get("creationTimestamp")) or 0.0,
         deleted_at=_deletion(metadata),
+        forced=metadata.get("deletionGracePeriodSeconds") == 0,
         finalizers=tuple(metadata.get("finalizers") or ()),
         reason=status.get("reason", ""),
         message=status.get("message", ""),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from muster_cluster_agent.domain.kubernetes import marks, resources
-from muster_cluster_agent.domain.kubernetes.ends import LINES_IN_SHARD
+from muster_cluster_agent.domain.kubernetes.lines import LINES_IN_SHARD
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.pods import moment
 from muster_cluster_agent.domain.kubernetes.resources import Manifest, Resource
@@ -25,7 +25,8 @@ ROOT_SHARD: Final = 0
 class Root:
     """The root of a run (shard 0), or a ConfigMap with more lines of it.
 
-    lines: how replicas ended, by the replica's name. objects: what the run may have beside its pods, by its name.
+    lines: how replicas ended, by the replica's name, and why they are asked to stop, by `lines.stop_key`. objects: what
+    the run may have beside its pods, by its name.
     """
 
     name: str

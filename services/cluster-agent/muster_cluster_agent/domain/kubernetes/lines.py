@@ -1,13 +1,15 @@
-"""The end of a replica as it is written down in its cluster: one line in a shard of its run's root (kubernetes.md 3.2).
+"""What is written down of replicas in their run's root: why one is asked to stop, and how it ended (kubernetes.md 3.2).
 
-The back end writes the line before it takes the finalizer off the pod, and reads it in place of the pod afterwards.
-Holds: a line read again is the replica as it was observed at its end; a line that cannot be read names its replica.
+The back end writes why before it deletes the pod, so that an agent that follows knows it. It writes the end before it
+takes the finalizer off the pod, and reads it in place of the pod afterwards.
+Holds: a line read again is the replica as it was observed at its end; a line that cannot be read names its replica; the
+two never stand in each other's place, whichever is written last.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from muster_cluster_agent.domain.budgets import Spent
@@ -18,6 +20,39 @@ LINES_IN_SHARD: Final = 500
 _TEXT_LIMIT: Final = 512  # bytes of a message: a shard of 500 lines stays below 256 KiB
 REMOVED: Final = "{}"
 """The line of a replica that is removed: its name is used up as long as the run's root stands."""
+_STOP: Final = "stop."  # before the name of a replica; names have no dots
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequest:
+    """What Muster asks of a pod: to stop for a reason, or to go since it could not be started (`fault`)."""
+
+    reason: str = ""
+    grace: float = 0.0
+    fault: str = ""
+
+    def text(self) -> str:
+        """As it is written down."""
+        return json.dumps({"reason": self.reason, "grace": self.grace, "fault": _short(self.fault)})
+
+
+def stop_key(name: str) -> str:
+    """Where it is written why the replica of that name is asked to stop. Its end is written under the name itself."""
+    return f"{_STOP}{name}"
+
+
+def stopped_name(key: str) -> str:
+    """The replica that is asked to stop by the text under that key; empty: the key is none of `stop_key`."""
+    return key.removeprefix(_STOP) if key.startswith(_STOP) else ""
+
+
+def stop_request_of(text: str) -> StopRequest:
+    """What Muster asks of a pod; nothing where the text was edited."""
+    try:
+        said = json.loads(text)
+        return StopRequest(str(said.get("reason", "")), float(said.get("grace", 0.0)), str(said.get("fault", "")))
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return StopRequest()
 
 
 def line_of(replica: Observed) -> str:
