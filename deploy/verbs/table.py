@@ -28,7 +28,7 @@ VERBS: Final[dict[str, tuple[Callable[[], int], str]]] = {
     "pages": (pages, "write the language's reference page and its definitions for Kubernetes from the catalogue"),
     "lock": (lock, "resolve every dependency anew into requirements.lock and requirements-torch.lock"),
     "bench": (bench, "run the benchmarks"),
-    "chaos": (chaos, "kill parts under load and judge what was lost (SEED=1 KILLS=30 INSTANCES=submission=2)"),
+    "chaos": (chaos, "kill parts under load and judge what was lost (SEED=1 KILLS=30 BACKEND=apiserver)"),
     "conformance": (conformance, "play what every back end of the agent has to do (BACKEND=local, fake or apiserver)"),
     "soak": (soak, "run a stack under steady load and say what of it grows (MINUTES=60)"),
     "attack": (attack, "try every scripted attack on running stacks and judge whether they held (ONLY=B4)"),

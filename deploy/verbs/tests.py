@@ -86,10 +86,10 @@ def coverage_by_package(files: Mapping[str, Any], packages: Sequence[str]) -> di
 def chaos() -> int:
     """Kills services, agents and brokers under load and judges what was lost.
 
-    SEED, KILLS, INSTANCES and UPGRADE are variables.
+    SEED, KILLS, INSTANCES, UPGRADE and BACKEND are variables.
     """
     setup()
-    given = [name for name in ("SEED", "KILLS", "INSTANCES", "UPGRADE") if os.environ.get(name)]
+    given = [name for name in ("SEED", "KILLS", "INSTANCES", "UPGRADE", "BACKEND") if os.environ.get(name)]
     flags = [f"--{name.lower()}={os.environ[name]}" for name in given]
     become([PYTHON, ROOT / "tests" / "chaos" / "run.py", *flags])
 

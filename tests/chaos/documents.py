@@ -1,6 +1,7 @@
 """The documents that a chaos run submits: small finite workloads of every shape, in the language that users write.
 
-Called by the driver. Pure. Holds: each ends by itself within seconds, except inference, which the driver deletes.
+Called by the driver. Pure. Holds: each ends by itself within seconds, except inference, which the driver deletes. On
+Kubernetes nothing runs in a pod: annotations say when its container ends, and how.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 PROJECT: Final = "chaos"
 SERVER: Final = Path(__file__).parent / "server.py"
+SECONDS: Final = "chaos.example.com/seconds"
+CODE: Final = "chaos.example.com/code"
 _PYTHON: Final = f"{sys.executable} -I -S"
 
 
@@ -26,6 +29,16 @@ def document(arrival: Arrival) -> str:
             return _inference(arrival)
         case _:
             return _training(arrival)
+
+
+def document_on_kubernetes(arrival: Arrival) -> str:
+    """The same where the replicas are pods."""
+    if arrival.shape == "inference":
+        return document(arrival)
+    code = 3 if arrival.shape == "failing" else 0
+    said = {SECONDS: f"{arrival.seconds:.2f}s", CODE: str(code)}
+    items = ", ".join(f"'{name}': {{value: '{value}'}}" for name, value in said.items())
+    return f"{document(arrival)}  annotations: {{items: {{{items}}}}}\n"
 
 
 def _sleep(seconds: float, code: int = 0) -> str:

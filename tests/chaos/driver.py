@@ -8,27 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from muster_client.errors import AlreadyExists, NotNow, Unavailable
 from muster_client.phases import Phase
 from muster_client.quotas import pool_quota
 from muster_client.words import TERMINAL, phase_of
-from tests.chaos.documents import PROJECT, document
+from tests.chaos.documents import PROJECT
+from tests.chaos.plan import Arrival
 from tests.chaos.probe import PROJECT as PROBED
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable
 
     from muster.workload.v1 import workload_pb2
     from muster_client import Muster
     from tests.chaos.ledger import Ledger
-    from tests.chaos.plan import Arrival
 
 PATIENCE: Final = 120.0
 """Seconds for which one request is repeated; what is not answered by then was never acknowledged."""
 
 T = TypeVar("T")
+Text = Callable[[Arrival], str]
+"""The document of an arrival."""
 _PAUSE: Final = 0.5
 _UP: Final = (Phase.RUNNING, Phase.DEGRADED)
 
@@ -38,9 +41,10 @@ class Driver:
 
     final = TERMINAL
 
-    def __init__(self, muster: Muster, ledger: Ledger) -> None:
+    def __init__(self, muster: Muster, ledger: Ledger, text: Text) -> None:
         self._muster = muster
         self._ledger = ledger
+        self._text = text
         self.phases: dict[str, Phase] = {}
         self._changed = asyncio.Condition()
 
@@ -68,7 +72,7 @@ class Driver:
         """One workload from its submission to its end."""
         await asyncio.sleep(arrival.at)
         key = str(uuid.uuid4())
-        text = document(arrival)
+        text = self._text(arrival)
         workload = await _insist(lambda: self._muster.submit(text, project=PROJECT, key=key))
         self._ledger.acknowledged(workload.id, arrival.name)
         await self._heard(workload)

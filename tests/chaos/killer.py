@@ -1,7 +1,7 @@
-"""Kills what the plan says, when it says so, and lets the stack's keeper start it again.
+"""Kills or freezes what the plan says, when it says so, and lets the stack's keeper start it again.
 
-Called by `run.py`. Everything is killed with SIGKILL: no handler, no farewell. Only processes of the run's own stack
-are touched.
+Called by `play.py`. Everything is killed with SIGKILL: no handler, no farewell. Only processes of the run's own stack
+and of its cluster are touched.
 """
 
 from __future__ import annotations
@@ -20,29 +20,53 @@ from muster_stack.processes import REPLICA_MARK, STACK_MARK
 from tests.chaos.plan import SERVICES, SUPERVISOR, WIPE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from muster_stack.keeper.control import Stack
     from tests.chaos.plan import Kill
+    from tests.support.kubernetes import Program
 
 _WAIT_FOR_REPLICA = 20.0
 _POLL = 0.1
+_DOWN = (0.5, 5.0)  # seconds for which a program of the cluster stays down
 
 
 class Killer:
-    """The kills of one run, counted by what was really hit."""
+    """The kills of one run, counted by what was really hit. programs: of a Kubernetes cluster, by name."""
 
-    def __init__(self, stack: Stack) -> None:
+    def __init__(self, stack: Stack, programs: Mapping[str, Program] | None = None) -> None:
         self._stack = stack
+        self._programs = programs or {}
         self.hits: Counter[str] = Counter()
         self.moments: list[float] = []  # of the kills, on the monotonic clock
 
     async def run(self, kills: Iterable[Kill], since: float) -> None:
         """All kills at their times; `since` is the loop's time at the run's start. A late one follows at once."""
         loop = asyncio.get_running_loop()
-        for kill in kills:
-            await asyncio.sleep(max(0.0, since + kill.at - loop.time()))
-            await self._kill(kill)
+        async with asyncio.TaskGroup() as thaws:
+            for kill in kills:
+                await asyncio.sleep(max(0.0, since + kill.at - loop.time()))
+                if kill.frozen:
+                    await self._freeze(kill.target)
+                    thaws.create_task(self._thaw(kill.target, kill.frozen), name=f"thaw-{kill.target}")
+                else:
+                    await self._kill(kill)
+
+    async def _freeze(self, target: str) -> None:
+        self.moments.append(time.monotonic())
+        if target in self._programs:
+            self._programs[target].send(signal.SIGSTOP)
+        elif not await self._kill_part(target, signal.SIGSTOP):
+            return
+        self.hits[f"{target}-frozen"] += 1
+
+    async def _thaw(self, target: str, after: float) -> None:
+        """What was killed meanwhile runs again, and does not mind."""
+        await asyncio.sleep(after)
+        if target in self._programs:
+            self._programs[target].send(signal.SIGCONT)
+        else:
+            await self._kill_part(target, signal.SIGCONT)
 
     async def _kill(self, kill: Kill) -> None:
         target = kill.target
@@ -52,16 +76,21 @@ class Killer:
             target = SERVICES[int(kill.pick * len(SERVICES)) % len(SERVICES)]
         if target == WIPE:
             await asyncio.to_thread(self._stack.wipe_kafka)
+        elif target in self._programs:
+            program, (least, most) = self._programs[target], _DOWN
+            program.kill()
+            await asyncio.sleep(least + kill.pick * (most - least))
+            program.start()
         elif target != SUPERVISOR and not await self._kill_part(target):
             return
         self.hits[target] += 1
         self.moments.append(time.monotonic())  # a wipe takes seconds, and one that was late came now
 
-    async def _kill_part(self, name: str) -> bool:
+    async def _kill_part(self, name: str, number: int = signal.SIGKILL) -> bool:
         """A part that is just being started again is killed as soon as it is there: a kill in a start counts too."""
         for _ in range(int(_WAIT_FOR_REPLICA / _POLL)):
             with suppress(StackError):
-                if await asyncio.to_thread(self._stack.kill, name):
+                if await asyncio.to_thread(self._stack.kill, name, number):
                     return True
             await asyncio.sleep(_POLL)
         return False

@@ -8,7 +8,8 @@ exactly once, not first and not last.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 SERVICES: Final = ("submission", "policy", "scheduler", "telemetry")
@@ -16,6 +17,8 @@ STANDBY: Final = "scheduler-2"
 INFRASTRUCTURE: Final = ("kafka", "postgres")
 WIPE: Final = "kafka-wiped"
 SUPERVISOR: Final = "supervisor"
+PROGRAMS: Final = ("etcd", "kube-apiserver")
+ON_KUBERNETES: Final = (*PROGRAMS, "agent-lab", "kafka")
 
 Shape = Literal["training", "failing", "gang", "mpi", "inference", "suspended"]
 _WEIGHTS: Final[dict[Shape, int]] = {
@@ -26,6 +29,9 @@ _WEIGHTS: Final[dict[Shape, int]] = {
     "inference": 26,
     "suspended": 20,
 }
+_WEIGHTS_ON_KUBERNETES: Final[dict[Shape, int]] = {**_WEIGHTS, "mpi": 0}
+_GAP_ON_KUBERNETES: Final = (5.0, 12.0)
+_FROZEN: Final = (3.0, 20.0)  # seconds; the agent's Lease lasts 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +49,15 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """A kill -9, or the emptying of Kafka, `at` seconds after the start. `pick` in 0..1 chooses among processes."""
+    """A kill -9, or the emptying of Kafka, `at` seconds after the start. `pick` in 0..1 chooses among processes.
+
+    frozen: it is not killed, and answers nothing for so many seconds: what speaks to it is cut off.
+    """
 
     at: float
     target: str
     pick: float
+    frozen: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +91,24 @@ def draw(
     return ChaosPlan(arrivals=tuple(_arrivals(dice, workloads, span)), kills=kill_list)
 
 
+def draw_on_kubernetes(seed: int, workloads: int, kills: int) -> ChaosPlan:
+    """The plan of a seed where the replicas are pods: only what stands between Muster and its pods is hit."""
+    dice = random.Random(seed)
+    every = [(target, frozen) for target in ON_KUBERNETES for frozen in (False, True)]
+    hits = dice.sample(every, min(kills, len(every)))
+    hits += dice.choices(every, k=kills - len(hits))
+    dice.shuffle(hits)
+    if kills > 2:
+        hits[dice.randrange(kills // 3, max(kills // 3 + 1, 2 * kills // 3))] = (WIPE, False)
+    at, kill_list = 0.0, []
+    for target, frozen in hits:
+        at += dice.uniform(*_GAP_ON_KUBERNETES)
+        kill_list.append(Kill(at, target, dice.random(), dice.uniform(*_FROZEN) if frozen else 0.0))
+    arrivals = _arrivals(dice, workloads, max(at * 0.9, 20.0), _WEIGHTS_ON_KUBERNETES)
+    # No portions there: a whole number of devices is what a pod may ask for.
+    return ChaosPlan(tuple(replace(each, gpu=dice.choice(["1", "1", "2"])) for each in arrivals), tuple(kill_list))
+
+
 def _targets(dice: random.Random, kills: int, clusters: tuple[str, ...], more: tuple[str, ...]) -> list[str]:
     every = [*SERVICES, *more, *(f"agent-{c}" for c in clusters), SUPERVISOR, *INFRASTRUCTURE]
     # Supervisors and schedulers are where a mistake costs a device: they are drawn more often.
@@ -93,8 +121,10 @@ def _targets(dice: random.Random, kills: int, clusters: tuple[str, ...], more: t
     return targets
 
 
-def _arrivals(dice: random.Random, workloads: int, span: float) -> list[Arrival]:
-    shapes = dice.choices(list(_WEIGHTS), weights=list(_WEIGHTS.values()), k=workloads)
+def _arrivals(
+    dice: random.Random, workloads: int, span: float, weights: Mapping[Shape, int] = _WEIGHTS
+) -> list[Arrival]:
+    shapes = dice.choices(list(weights), weights=list(weights.values()), k=workloads)
     times = sorted(dice.uniform(0.0, span) for _ in range(workloads))
     return [
         Arrival(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tests.chaos import clusters, run
+from tests.chaos import clusters, local
 from tests.chaos.plan import WIPE, ChaosPlan, Kill, draw
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ KILLS: Final = (
 
 def test_nothing_is_lost_or_doubled_while_things_are_killed(tmp_path: Path) -> None:
     drawn = draw(SEED, workloads=24, kills=6, clusters=clusters.NAMES, gap=(2.0, 4.0))
-    outcome = run.run(ChaosPlan(arrivals=drawn.arrivals, kills=KILLS), tmp_path)
+    outcome = local.run(ChaosPlan(arrivals=drawn.arrivals, kills=KILLS), tmp_path)
     verdict = outcome.verdict
     assert verdict.clean, f"seed {SEED}: {verdict}"
     assert verdict.acknowledged == 24

@@ -8,9 +8,9 @@ from __future__ import annotations
 import ssl
 import subprocess
 from base64 import b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,17 +35,45 @@ def built() -> bool:
     return all((PROGRAMS / name).exists() for name in ("etcd", "kube-apiserver"))
 
 
+class Program:
+    """A program that writes to a log. It may be ended, and started again with the same words."""
+
+    def __init__(self, command: list[str], log: Path) -> None:
+        self._command = command
+        self._log = log
+        self._process = self._started()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        with self._log.open("ab") as file:
+            return subprocess.Popen(self._command, stdout=file, stderr=file)
+
+    def kill(self) -> None:
+        """Ends it at once, and waits until it is gone."""
+        self._process.kill()
+        self._process.wait()
+
+    def start(self) -> None:
+        """Starts it where it does not run."""
+        if self._process.poll() is not None:
+            self._process = self._started()
+
+    def send(self, number: int) -> None:
+        """Sends it a signal; nothing where it has ended."""
+        self._process.send_signal(number)
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """Where the API server is; `http` calls it as an administrator.
 
-    etcd: calls its store. agent: the token that an agent calls it with.
+    etcd: calls its store. agent: the token that an agent calls it with. programs: what it is made of, by name.
     """
 
     url: str
     http: httpx.Client
     etcd: httpx.Client
     agent: str = TOKEN
+    programs: Mapping[str, Program] = field(default_factory=dict)
 
     def kubeconfig(self) -> str:
         """A kubeconfig of the agent's token."""
@@ -58,6 +86,17 @@ class Cluster:
         asked = {"key": b64encode(first).decode(), "range_end": b64encode(last).decode(), "count_only": True}
         answer = self.etcd.post("/v3/kv/range", json=asked)
         return int(answer.raise_for_status().json().get("count", 0))
+
+    def until_ready(self) -> None:
+        """Waits until the API server answers. Raises TimeoutError."""
+
+        def state() -> str:
+            try:
+                return self.http.get("/readyz").text
+            except httpx.TransportError as error:
+                return repr(error)
+
+        eventually_now(state, lambda said: said == "ok", within=_PATIENCE, every=0.1)
 
     def kubectl(self) -> list[str]:
         """The words in front of a kubectl command."""
@@ -145,19 +184,26 @@ def session_with(token: str) -> aiohttp.ClientSession:
 
 
 @contextmanager
-def cluster(folder: Path, *, rbac: bool = False) -> Iterator[Cluster]:
-    """Runs etcd and the API server in a folder until the block ends. rbac: accounts have the rights that roles give."""
+def cluster(folder: Path, *, rbac: bool = False, more: Mapping[str, object] | None = None) -> Iterator[Cluster]:
+    """Runs etcd and the API server in a folder until the block ends.
+
+    rbac: accounts have the rights that roles give. more: options of the API server.
+    """
     with ExitStack() as stack:
         store = f"http://127.0.0.1:{free_port()}"
-        stack.enter_context(running(_etcd(folder, store), folder / "etcd.log"))
+        etcd_program = stack.enter_context(running(_etcd(folder, store), folder / "etcd.log"))
         port = free_port()
-        stack.enter_context(running(_server(folder, store, port, rbac=rbac), folder / "server.log"))
+        server = stack.enter_context(running(_server(folder, store, port, more, rbac=rbac), folder / "server.log"))
         url = f"https://127.0.0.1:{port}"
         head = {"Authorization": f"Bearer {TOKEN}"}
         http = stack.enter_context(httpx.Client(base_url=url, verify=_unchecked(), headers=head, timeout=_PATIENCE))
-        _wait(http, folder / "server.log")
         etcd = stack.enter_context(httpx.Client(base_url=store, timeout=_PATIENCE))
-        yield Cluster(url, http, etcd)
+        found = Cluster(url, http, etcd, programs={"etcd": etcd_program, "kube-apiserver": server})
+        try:
+            found.until_ready()
+        except TimeoutError as error:
+            raise AssertionError(f"{error}\n{(folder / 'server.log').read_text()[-2000:]}") from None
+        yield found
 
 
 def _unchecked() -> ssl.SSLContext:
@@ -180,7 +226,7 @@ def _etcd(folder: Path, store: str) -> list[str]:
     return [str(PROGRAMS / "etcd"), "--unsafe-no-fsync", *(f"--{name}={value}" for name, value in words.items())]
 
 
-def _server(folder: Path, store: str, port: int, *, rbac: bool) -> list[str]:
+def _server(folder: Path, store: str, port: int, more: Mapping[str, object] | None, *, rbac: bool) -> list[str]:
     key, tokens = folder / "service.key", folder / "tokens.csv"
     key.write_bytes(_private_key())
     tokens.write_text(f"{TOKEN},tester,1,system:masters\n", encoding="utf-8")
@@ -196,6 +242,7 @@ def _server(folder: Path, store: str, port: int, *, rbac: bool) -> list[str]:
         "service-account-key-file": key,
         "service-account-signing-key-file": key,
         "service-cluster-ip-range": _RANGE,
+        **(more or {}),
     }
     return [str(PROGRAMS / "kube-apiserver"), *(f"--{name}={value}" for name, value in words.items())]
 
@@ -208,23 +255,10 @@ def _private_key() -> bytes:
 
 
 @contextmanager
-def running(command: list[str], log: Path) -> Iterator[None]:
+def running(command: list[str], log: Path) -> Iterator[Program]:
     """A program until the block ends, which kills it."""
-    with log.open("wb") as file, subprocess.Popen(command, stdout=file, stderr=file) as process:
-        try:
-            yield
-        finally:
-            process.kill()
-
-
-def _wait(http: httpx.Client, log: Path) -> None:
-    def state() -> str:
-        try:
-            return http.get("/readyz").text
-        except httpx.TransportError as error:
-            return repr(error)
-
+    program = Program(command, log)
     try:
-        eventually_now(state, lambda said: said == "ok", within=_PATIENCE, every=0.1)
-    except TimeoutError as error:
-        raise AssertionError(f"{error}\n{log.read_text(encoding='utf-8')[-2000:]}") from None
+        yield program
+    finally:
+        program.kill()

@@ -101,11 +101,14 @@ def built() -> bool:
 
 
 @contextmanager
-def nodes(found: Cluster, folder: Path, names: Sequence[str], gpus: int) -> Iterator[None]:
-    """Nodes that are Ready, each with that many GPUs, until the block ends. folder: for kwok's files."""
+def nodes(found: Cluster, folder: Path, names: Sequence[str], gpus: int, more: str = "") -> Iterator[None]:
+    """Nodes that are Ready, each with that many GPUs, until the block ends.
+
+    folder: for kwok's files. more: stages beside those of every pod.
+    """
     config, stages = folder / "kwok.kubeconfig", folder / "stages.yaml"
     config.write_text(found.kubeconfig())
-    stages.write_text(_STAGES)
+    stages.write_text(_STAGES + more)
     asyncio.run(_add(found, names, gpus))
     words = {"kubeconfig": config, "config": stages, "manage-all-nodes": "true", "node-lease-duration-seconds": 40}
     command = [str(PROGRAMS / "kwok"), *(f"--{name}={value}" for name, value in words.items())]

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 
 import pytest
 
+from muster_chassis.health import Health
 from muster_cluster_agent.adapters.kubernetes import lead as lead_module
-from muster_cluster_agent.adapters.kubernetes.client import Client, Unreachable
+from muster_cluster_agent.adapters.kubernetes import parts
+from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client, Unreachable
 from muster_cluster_agent.adapters.kubernetes.lead import DEADLINE, DURATION, Lead, LeadLost
 from muster_cluster_agent.adapters.kubernetes.state import ClusterState
-from muster_cluster_agent.errors import ClusterFileError
+from muster_cluster_agent.errors import BackendError, ClusterFileError
 from tests.support.fake_api_server import FakeApiServer, Fault
 from tests.support.kubernetes_backends import client_of, scene
 from tests.support.waiting import until
@@ -126,6 +128,28 @@ async def test_a_start_is_above_those_that_a_restored_cluster_has_forgotten() ->
         restored = ClusterState(client, "muster", "c", lambda: _early() + 3600)
         await restored.open()
         assert (first.start, later[-1].start, restored.start) == (1000, 1003, 4600)
+
+
+@pytest.mark.parametrize("failure", [Unreachable("no answer"), ApiError(503, "ServiceUnavailable", "")])
+async def test_a_server_that_does_not_answer_at_the_start_is_waited_for(failure: BackendError) -> None:
+    health, failures = Health(grace=0.0), [failure] * 2
+
+    async def step() -> None:
+        assert bool(health.troubles) == (len(failures) < 2)
+        if failures:
+            raise failures.pop()
+
+    await parts.until_answered(health, step)
+    assert not failures
+    assert not health.troubles
+
+
+async def test_a_refusal_at_the_start_is_not_asked_for_again() -> None:
+    async def step() -> None:
+        raise ApiError(403, "Forbidden", "this agent may not")
+
+    with pytest.raises(ApiError, match="may not"):
+        await parts.until_answered(Health(), step)
 
 
 async def test_another_cluster_at_the_same_address_is_not_acted_on() -> None:

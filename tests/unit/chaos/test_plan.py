@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chaos.plan import WIPE, draw
+from tests.chaos.plan import ON_KUBERNETES, WIPE, draw, draw_on_kubernetes
 
 CLUSTERS = ("alpha", "beta")
 
@@ -25,3 +25,16 @@ def test_thirty_kills_reach_every_target_and_empty_kafka_once(seed: int) -> None
     assert len({*targets, WIPE}) >= 10
     assert all(b.at - a.at >= 4.0 for a, b in zip(plan.kills, plan.kills[1:], strict=False))
     assert {a.shape for a in plan.arrivals} == {"training", "failing", "gang", "mpi", "inference", "suspended"}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_on_kubernetes_every_part_is_killed_and_frozen(seed: int) -> None:
+    plan = draw_on_kubernetes(seed, 100, 30)
+    assert plan == draw_on_kubernetes(seed, 100, 30)
+    hits = {(kill.target, kill.frozen > 0) for kill in plan.kills}
+    missing = {(target, frozen) for target in ON_KUBERNETES for frozen in (False, True)} - hits
+    assert len(missing) <= 1  # the emptying of Kafka may have taken its turn
+    assert [kill.target for kill in plan.kills].count(WIPE) == 1
+    assert {each.gpu for each in plan.arrivals} == {"1", "2"}
+    assert {each.shape for each in plan.arrivals} == {"training", "failing", "gang", "inference", "suspended"}
+    assert plan.kills[-1].at < 360

@@ -66,6 +66,11 @@ class ApiError(BackendError):
         """Whether the object has gone, or is not the one any more that the call meant: a precondition failed."""
         return self.status in {_NOT_FOUND, _CONFLICT}
 
+    @property
+    def passing(self) -> bool:
+        """Whether the same call may work in a while: the server is too busy, or fails by itself."""
+        return self.status == _TOO_MANY or self.status >= _SERVERS_FAULT
+
 
 class Unreachable(BackendError):
     """The API server did not answer; what was asked for may have happened."""
@@ -193,8 +198,7 @@ class Client:
             try:
                 return await self._once(verb, path, data, query or {}, (content, accept), bound)
             except ApiError as error:
-                passing = error.status == _TOO_MANY or error.status >= _SERVERS_FAULT
-                if not passing or attempt == _TRIES:
+                if not error.passing or attempt == _TRIES:
                     raise
                 await asyncio.sleep(min(_LONGEST_PAUSE, error.retry_after or _PAUSE * attempt))
         raise AssertionError("the last try returns or raises")

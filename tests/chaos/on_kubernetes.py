@@ -1,0 +1,135 @@
+"""A chaos run on a real API server, whose nodes kwok plays: what stands between Muster and its pods is hit.
+
+Called by `run.py`. The API server and etcd are killed and frozen, and so are the agent and Kafka. Judged by the history
+of etcd, the audit log and the client's own log alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+from muster_cluster_agent.domain.kubernetes import marks
+from tests.chaos import checker, cluster_history, cluster_log, complaints, documents, killer, ledger
+from tests.chaos.plan import ChaosPlan
+from tests.chaos.play import Outcome, drive, say
+from tests.support import kubernetes, kwok
+from tests.support.kubernetes import Cluster
+from tests.support.kubernetes_stack import kubernetes_stack
+from tests.support.waiting import eventually_now
+
+NODES: Final = 5
+GPUS: Final = 8  # of a node
+_CLEARED_SECONDS: Final = 60.0  # from the last end of a workload until nothing of any is left
+_KEPT: Final = ("namespaces/", "leases/", "configmaps/muster-lab/")
+_PROGRAMS: Final = "/muster-programs-"  # one ConfigMap a namespace, which stays
+_STAGE: Final = f"""
+---
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {{name: pod-completes}}
+spec:
+  resourceRef: {{apiGroup: v1, kind: Pod}}
+  selector:
+    matchExpressions:
+    - {{key: .metadata.deletionTimestamp, operator: DoesNotExist}}
+    - {{key: .status.phase, operator: In, values: [Running]}}
+    - {{key: '.metadata.annotations["{documents.SECONDS}"]', operator: Exists}}
+  delay:
+    durationFrom: {{expressionFrom: '.metadata.annotations["{documents.SECONDS}"]'}}
+  next:
+    statusTemplate: |
+      {{{{ $now := Now }}}}
+      {{{{ $uid := .metadata.uid }}}}
+      {{{{ $code := index .metadata.annotations "{documents.CODE}" }}}}
+      phase: {{{{ if eq $code "0" }}}}Succeeded{{{{ else }}}}Failed{{{{ end }}}}
+      containerStatuses:
+      {{{{ range .spec.containers }}}}
+      - name: {{{{ .name | Quote }}}}
+        image: {{{{ .image | Quote }}}}
+        imageID: x
+        ready: false
+        restartCount: 0
+        state:
+          terminated:
+            exitCode: {{{{ $code }}}}
+            reason: {{{{ if eq $code "0" }}}}Completed{{{{ else }}}}Error{{{{ end }}}}
+            containerID: kwok://{{{{ $uid }}}}
+            startedAt: {{{{ $now | Quote }}}}
+            finishedAt: {{{{ $now | Quote }}}}
+      {{{{ end }}}}
+"""
+
+
+def missing() -> str:
+    """What is not built here; empty: nothing."""
+    if not kubernetes.built():
+        return kubernetes.MISSING
+    return "" if kwok.built() else kwok.MISSING
+
+
+def run(plan: ChaosPlan, folder: Path) -> Outcome:
+    """Play one whole run: cluster and stack up, plan, stack down, verdict."""
+    began = time.monotonic()
+    book = folder / "ledger.jsonl"
+    names = [f"n-{number}" for number in range(NODES)]
+    with (
+        kubernetes.cluster(folder, more=cluster_log.options(folder)) as found,
+        kwok.nodes(found, folder, names, GPUS, _STAGE),
+    ):
+        with kubernetes_stack(folder / "stack", found, None) as stack:
+            hunter = killer.Killer(stack.stack, found.programs)
+            asyncio.run(drive(stack, plan, book, hunter, documents.document_on_kubernetes, NODES * GPUS))
+            found.until_ready()
+            left = _left(found)
+            held = cluster_history.stuck(_items(found))
+        versions = cluster_log.versions(found.etcd)
+    calls = cluster_log.calls(folder)
+    say(f"  judged: {len(versions)} versions of pods in etcd, {len(calls)} calls for new ones in the audit log")
+    told = ledger.read(book)
+    history = checker.History(
+        journal=cluster_history.entries_of(versions, GPUS),
+        acknowledged=frozenset(told.acknowledged),
+        last_phase=told.phases,
+        complaints=complaints.read(stack.layout.logs),
+        marked_processes=left,
+    )
+    verdict = checker.judge(history)
+    twice = (*verdict.duplicate_starts, *cluster_history.made_twice(calls))
+    return Outcome(
+        replace(verdict, duplicate_starts=twice),
+        dict(hunter.hits),
+        time.monotonic() - began,
+        more={"stuck_finalizers": held, "disagreements": cluster_history.disagreements(calls, versions)},
+    )
+
+
+def _left(found: Cluster) -> list[str]:
+    """Objects of Muster that are still there long after everything has ended, for people."""
+
+    def now() -> list[str]:
+        try:
+            labelled = found.labelled(marks.SELECTOR)
+        except httpx.TransportError as error:
+            return [repr(error)]
+        return sorted(each for each in labelled if not each.startswith(_KEPT) and _PROGRAMS not in each)
+
+    try:
+        eventually_now(now, lambda left: not left, within=_CLEARED_SECONDS, every=1.0)
+    except TimeoutError:
+        return [f"{each} is still there" for each in now()]
+    return []
+
+
+def _items(found: Cluster) -> list[dict[str, Any]]:
+    """Pods and roots, as they are now."""
+    items: list[dict[str, Any]] = []
+    for kind, path in (("Pod", "/api/v1/pods"), ("ConfigMap", "/api/v1/configmaps")):
+        answer = found.http.get(path, params={"labelSelector": marks.SELECTOR})
+        items += [{**each, "kind": kind} for each in answer.raise_for_status().json()["items"]]
+    return items
