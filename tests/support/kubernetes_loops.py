@@ -13,7 +13,7 @@ from typing import Any
 from muster_cluster_agent.adapters.kubernetes.backend import KubernetesBackend
 from muster_cluster_agent.domain.container import Container
 from muster_cluster_agent.domain.kubernetes import marks
-from muster_cluster_agent.domain.model import Assignment, Pattern, Release, Revision, Run, Template
+from muster_cluster_agent.domain.model import Assignment, Framework, Pattern, Release, Revision, Run, Template
 from muster_cluster_agent.ports import RefusalReport
 from tests.support.agent_loops import Told, running
 from tests.support.agents import workload_id
@@ -33,6 +33,16 @@ def assignment(
     pattern = Pattern.SINGLE if count == 1 else Pattern.TRIALS
     revision = Revision(1, attempt, pattern, template, (run,))
     return Assignment(ID, 1, "me", 1 + attempt, (revision,), PROJECT, namespace, "bert", grace=5.0)
+
+
+def gang(command: str, *, framework: Framework = Framework.PYTORCH, workers: int = 2, attempt: int = 0) -> Assignment:
+    """Workers on one node, and a launcher where the framework has one."""
+    launched = framework in {Framework.MPI, Framework.COLOSSALAI}
+    runs = (Run("worker", 0, workers, "n-0", anonymous=1), *([Run("launcher", 0, 1, "n-1")] if launched else []))
+    pattern = Pattern.MPI if launched else Pattern.GANG
+    template = Template(command=command, container=Container("team/bert:7"))
+    revision = Revision(1, attempt, pattern, template, runs, framework=framework)
+    return Assignment(ID, 1, "me", 1 + attempt, (revision,), PROJECT, NAMESPACE, "bert", grace=5.0)
 
 
 def release(attempt: int = 0) -> Release:

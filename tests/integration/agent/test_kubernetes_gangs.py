@@ -7,24 +7,13 @@ from dataclasses import replace
 import pytest
 
 from muster_cluster_agent.adapters.kubernetes.keys import new_pair
-from muster_cluster_agent.domain.container import Container
-from muster_cluster_agent.domain.model import Assignment, Failure, Framework, Pattern, Revision, Run, State, Template
+from muster_cluster_agent.domain.model import Assignment, Failure, Framework, State
 from muster_cluster_agent.ports import StatusReport
 from muster_kernel.ids import base_name
-from tests.support.kubernetes_backends import NAMESPACE, PROJECT, scene
-from tests.support.kubernetes_loops import ID, Loop, assignment, loop, release
+from tests.support.kubernetes_backends import NAMESPACE, scene
+from tests.support.kubernetes_loops import ID, Loop, assignment, gang, loop, release
 
 SHARED = ("services", "poddisruptionbudgets", "networkpolicies")
-
-
-def gang(command: str, *, framework: Framework = Framework.PYTORCH, workers: int = 2, attempt: int = 0) -> Assignment:
-    """Workers on one node, and a launcher where the framework has one."""
-    launched = framework in {Framework.MPI, Framework.COLOSSALAI}
-    runs = (Run("worker", 0, workers, "n-0", anonymous=1), *([Run("launcher", 0, 1, "n-1")] if launched else []))
-    pattern = Pattern.MPI if launched else Pattern.GANG
-    template = Template(command=command, container=Container("team/bert:7"))
-    revision = Revision(1, attempt, pattern, template, runs, framework=framework)
-    return Assignment(ID, 1, "me", 1 + attempt, (revision,), PROJECT, NAMESPACE, "bert", grace=5.0)
 
 
 def states(here: Loop, role: str) -> list[State]:
