@@ -55,7 +55,7 @@ RIGHTS: Final = (
     Right(Scope.PROJECTS, "networking.k8s.io", ("networkpolicies",), ("create", "get", "delete")),
     Right(Scope.PROJECTS, "", ("persistentvolumeclaims", "secrets"), ("create", "get", "delete")),
     Right(Scope.OWN, "coordination.k8s.io", ("leases",), ("get", "create", "update")),
-    Right(Scope.OWN, "", ("configmaps",), ("get", "create", "patch")),
+    Right(Scope.OWN, "", ("configmaps",), ("get", "create", "patch", "delete")),
 )
 
 

@@ -21,6 +21,7 @@ from muster_cluster_agent.adapters.kubernetes.checks import Checks
 from muster_cluster_agent.adapters.kubernetes.client import Client
 from muster_cluster_agent.adapters.kubernetes.cluster_file import KubernetesFile
 from muster_cluster_agent.adapters.kubernetes.departure import Departure
+from muster_cluster_agent.adapters.kubernetes.evacuation import Evacuation
 from muster_cluster_agent.adapters.kubernetes.logs import PodLogs
 from muster_cluster_agent.adapters.kubernetes.prerequisites import Prerequisites
 from muster_cluster_agent.adapters.kubernetes.recorder import Recorder
@@ -75,6 +76,7 @@ class KubernetesBackend:
         self._logs = PodLogs(client, self._cache)
         self._checks = Checks(client, self._cache, owner, file)
         self._departure = Departure(client, self._cache, prerequisites, owner, file)
+        self._evacuation = Evacuation(client, self._cache, owner, file.namespace)
         self._tasks: list[asyncio.Task[None]] = []
         self._gone_after = file.counting.gone_after
         self._kept_after = ""
@@ -260,6 +262,7 @@ class KubernetesBackend:
             try:
                 await self._acting.resolve_unseen()
                 await self._acting.close_late()
+                await self._evacuation.look()
             except (BackendError, ValueError) as error:
                 log.warning("pods cannot be looked after", error=str(error))
             for number, name in enumerate(names):

@@ -155,7 +155,7 @@ class Cache:
 
     def roots_of(self, workload_id: str) -> list[Root]:
         """Every root and shard of a workload, in the order of runs and shards."""
-        found = (self.run_roots[key] for key in self._roots_of.get(workload_id, ()))
+        found = (self.run_roots[key] for key in self._roots_of.get(workload_id, ()) if key in self.run_roots)
         return sorted(found, key=lambda root: (root.run, root.shard))
 
     def views(self) -> Mapping[str, NodeView]:
@@ -266,10 +266,18 @@ class Cache:
 
     def forget_ends(self, workload_id: str, run: RunKey) -> None:
         """Forgets ends of runs up to this one that stand in no root."""
-        lined = {name for root in self.roots_of(workload_id) for name in root.lines}
         for name in [*self._ends_of.get(workload_id, ())]:
-            if name not in lined and marks.run_of_name(name) <= run:
+            if marks.run_of_name(name) <= run and not self._is_written(workload_id, name):
                 self._forget_end(workload_id, name)
+
+    def unwritten_ends(self, workload_id: str, run: RunKey) -> dict[str, str]:
+        """The lines of a run's ends that stand in no root, as far as it was seen."""
+        found = {}
+        for name in self._ends_of.get(workload_id, ()):
+            if marks.run_of_name(name) == run and not self._is_written(workload_id, name):
+                end = self.ends[name]
+                found[name] = lines.REMOVED if end is None else lines.line_of(end)
+        return found
 
     def _other_changed(self, key: str, old: Pod | None, new: Pod | None) -> None:
         """A pod that holds something of a node and is not Muster's."""
@@ -306,7 +314,7 @@ class Cache:
         before = self.run_roots.pop(key, None)
         known = before.lines if before is not None else {}
         for name in known:
-            if gone or name not in root.lines:
+            if (gone or name not in root.lines) and not self._is_written(root.workload_id, name):
                 self._forget_line(root.workload_id, name)
         if gone:
             _discard(self._roots_of, root.workload_id, key)
@@ -340,6 +348,10 @@ class Cache:
         """A replica that is GONE is removed: its name stays used up. Its line says so later."""
         self.removing.add(name)
         self.ends[name] = None
+
+    def _is_written(self, workload_id: str, name: str) -> bool:
+        """Whether a line stands in another root of the workload: they move out of a namespace that is deleted."""
+        return any(name in root.lines for root in self.roots_of(workload_id))
 
     def _forget_line(self, workload_id: str, name: str) -> None:
         stopped = lines.stopped_name(name)

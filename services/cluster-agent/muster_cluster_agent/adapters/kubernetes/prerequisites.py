@@ -106,7 +106,8 @@ class Prerequisites:
             missing = run_objects.needs_keys(plan) and (SECRET, keys_name(plan.gang)) not in run.uids
             keys = new_pair() if missing else None
             objects = run_objects.objects_of(self._owner, plan, keys)
-            roots_now = [root for root in self._cache.roots_of(plan.workload_id) if root.name == plan.gang]
+            found = self._cache.roots_of(plan.workload_id)
+            roots_now = [root for root in found if (root.namespace, root.name) == (plan.namespace, plan.gang)]
             await self._ensure_root(plan, run, roots.manifest(self._owner, plan), objects, roots_now)
             if programs_too:
                 await self._programs(plan.namespace)

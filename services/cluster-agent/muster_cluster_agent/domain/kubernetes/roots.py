@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from muster_cluster_agent.domain.kubernetes import marks, resources
-from muster_cluster_agent.domain.kubernetes.lines import LINES_IN_SHARD
+from muster_cluster_agent.domain.kubernetes.lines import LINES_IN_SHARD, stopped_name
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.pods import moment
 from muster_cluster_agent.domain.kubernetes.resources import Manifest, Resource
@@ -26,7 +26,7 @@ class Root:
     """The root of a run (shard 0), or a ConfigMap with more lines of it.
 
     lines: how replicas ended, by the replica's name, and why they are asked to stop, by `lines.stop_key`. objects: what
-    the run may have beside its pods, by its name.
+    the run may have beside its pods, by its name. deleted: its deletion was asked for, and a finalizer holds it.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Root:
     lines: Mapping[str, str]
     finalizers: tuple[str, ...] = ()
     objects: tuple[tuple[Resource, str], ...] = ()
+    deleted: bool = False
 
     @property
     def key(self) -> str:
@@ -53,7 +54,10 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRoot:
-    """The root of what outlives the runs of a workload, by its name. used: its last start, in seconds since 1970."""
+    """The root of what outlives the runs of a workload, by its name.
+
+    used: its last start, in seconds since 1970. deleted: its deletion was asked for, and a finalizer holds it.
+    """
 
     name: str
     namespace: str
@@ -62,6 +66,7 @@ class WorkloadRoot:
     objects: tuple[tuple[Resource, str], ...]
     finalizers: tuple[str, ...] = ()
     used: float = 0.0
+    deleted: bool = False
 
     @property
     def key(self) -> str:
@@ -82,6 +87,24 @@ def manifest(owner: Owner, plan: ReplicaPlan) -> Manifest:
             "annotations": {marks.NAME: plan.workload},
             "finalizers": [marks.ROOT],
         },
+    }
+
+
+def copied(root: Root, known: Mapping[str, str], owner: Owner, namespace: str) -> Manifest:
+    """How replicas ended, as a ConfigMap of another namespace says it when the root's own is deleted.
+
+    known: lines that are not in the root.
+    """
+    labels = marks.run_labels(owner, root.workload_id, root.project, root.run)
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": root.name,
+            "namespace": namespace,
+            "labels": {**labels, marks.ROOT_OF: "run", marks.SHARD: str(root.shard)},
+        },
+        "data": {**{name: line for name, line in root.lines.items() if not stopped_name(name)}, **known},
     }
 
 
@@ -111,6 +134,7 @@ def root_of(raw: Json, owner: Owner) -> Root | WorkloadRoot:
         "workload_id": labels[marks.WORKLOAD],
         "objects": named_by(raw),
         "finalizers": tuple(metadata.get("finalizers") or ()),
+        "deleted": "deletionTimestamp" in metadata,
     }
     if labels[marks.ROOT_OF] == "workload":
         used = (metadata.get("annotations") or {}).get(marks.USED, "")

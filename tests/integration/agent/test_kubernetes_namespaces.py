@@ -1,0 +1,92 @@
+"""A namespace that is deleted while something runs in it: it goes, and nothing that ran there is forgotten."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster_cluster_agent.adapters.kubernetes import backend as backend_module
+from muster_cluster_agent.adapters.kubernetes.evacuation import Evacuation
+from muster_cluster_agent.domain.kubernetes import marks
+from muster_cluster_agent.ports import StatusReport
+from tests.support.kubernetes_backends import NAMESPACE, PROJECT, Scene, scene
+from tests.support.kubernetes_loops import Loop, assignment, loop, release
+
+KEPT = "muster"  # the agent's own namespace
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend_module, "_LOOK_SECONDS", 0.05)
+
+
+def delete_namespace(made: Scene) -> None:
+    """Its deletion is asked for, and that of all that is in it."""
+
+    def delete(item: Any) -> None:
+        item["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+
+    made.server.change("namespaces", NAMESPACE, delete)
+    for kind in ("configmaps", "pods"):
+        for key in [key for key in made.server.objects[kind] if key.startswith(f"{NAMESPACE}/")]:
+            made.server.change(kind, key, delete)
+
+
+def held_by_muster(here: Loop) -> list[str]:
+    """What a finalizer of Muster holds in the namespace."""
+    found = [item for kind in ("pods", "configmaps") for item in here.server.objects[kind].values()]
+    return [
+        item["metadata"]["name"]
+        for item in found
+        if item["metadata"]["namespace"] == NAMESPACE and item["metadata"].get("finalizers")
+    ]
+
+
+async def test_a_deleted_namespace_goes_and_its_end_outlives_the_agent() -> None:
+    async with scene() as made:
+        async with loop(made) as here:
+            here.agent.take(assignment("sleep 1000"))
+            await here.told_last("READY")
+            delete_namespace(made)
+            await here.told_last("FAILED", "GONE")
+            await here.until(lambda: held_by_muster(here) == [])
+            made.server.remove("namespaces", NAMESPACE)
+        made.kubelets.add_namespace(NAMESPACE, PROJECT)  # it is back before the scheduler has said anything
+        async with loop(made) as here:
+            here.agent.take(assignment("sleep 1000"))
+            await here.told_last("FAILED", "GONE")
+            assert list(made.kubelets.starts.values()) == [1]
+            here.agent.take(release())
+            await here.nothing_left()
+
+
+async def test_a_root_stays_while_its_pod_may_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[bool] = []
+    look = Evacuation.look
+
+    async def counted(self: Evacuation) -> None:
+        await look(self)
+        looks.append(True)
+
+    monkeypatch.setattr(Evacuation, "look", counted)
+    async with scene() as made, loop(made) as here:
+        here.agent.take(assignment("sleep 1000"))
+        await here.told_last("READY")
+        made.kubelets.held.add("n-0")  # its kubelet says nothing
+        delete_namespace(made)
+        looks.clear()
+        await here.until(lambda: len(looks) > 5)
+        assert len(held_by_muster(here)) == 2
+        made.kubelets.held.clear()
+        for key in [*here.pods()]:
+            made.server.change("pods", key, lambda _: None)
+        await here.until(lambda: held_by_muster(here) == [])
+        gone = [each.status for each in here.told.of(StatusReport) if isinstance(each, StatusReport)][-1]
+        assert gone.evidence == "containers-terminated"
+        kept = made.server.objects["configmaps"]
+        assert [key for key, item in kept.items() if marks.ROOT_OF in (item["metadata"].get("labels") or {})] == [
+            key for key in kept if key.startswith(f"{KEPT}/w-")
+        ]
+        here.agent.take(release())
+        await here.nothing_left()
