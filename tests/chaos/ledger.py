@@ -46,10 +46,14 @@ class Ledger:
 
 @dataclass(slots=True)
 class Told:
-    """What a ledger holds: everything acknowledged by name, and the last phase told."""
+    """What a ledger holds: everything acknowledged by name, the last phase told, and what the driver has ended.
+
+    stopped: workloads that the driver has deleted or suspended.
+    """
 
     acknowledged: dict[str, str] = field(default_factory=dict)
     phases: dict[str, str] = field(default_factory=dict)
+    stopped: set[str] = field(default_factory=set)
 
 
 def read(path: Path) -> Told:
@@ -61,4 +65,6 @@ def read(path: Path) -> Told:
             told.acknowledged[line["workload"]] = line["name"]
         elif line["event"] == "told":
             told.phases[line["workload"]] = line["phase"]
+        elif line["event"] in {"delete", "suspend"}:
+            told.stopped.add(line["workload"])
     return told

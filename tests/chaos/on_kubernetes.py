@@ -26,7 +26,7 @@ from tests.support.waiting import eventually_now
 NODES: Final = 5
 GPUS: Final = 8  # of a node
 _CLEARED_SECONDS: Final = 60.0  # from the last end of a workload until nothing of any is left
-_KEPT: Final = ("namespaces/", "leases/", "configmaps/muster-lab/")
+_KEPT: Final = ("namespaces/", "leases/", "configmaps/muster-lab/muster-agent")
 _PROGRAMS: Final = "/muster-programs-"  # one ConfigMap a namespace, which stays
 _STAGE: Final = f"""
 ---
@@ -92,20 +92,27 @@ def run(plan: ChaosPlan, folder: Path) -> Outcome:
     calls = cluster_log.calls(folder)
     say(f"  judged: {len(versions)} versions of pods in etcd, {len(calls)} calls for new ones in the audit log")
     told = ledger.read(book)
+    entries = cluster_history.entries_of(versions, GPUS)
     history = checker.History(
-        journal=cluster_history.entries_of(versions, GPUS),
+        journal=entries,
         acknowledged=frozenset(told.acknowledged),
         last_phase=told.phases,
         complaints=complaints.read(stack.layout.logs),
         marked_processes=left,
     )
     verdict = checker.judge(history)
-    twice = (*verdict.duplicate_starts, *cluster_history.made_twice(calls))
+    again = [*cluster_history.started_again(entries, told.stopped), *cluster_history.incarnations_overlap(entries)]
+    twice = (*verdict.duplicate_starts, *cluster_history.made_twice(calls), *again)
     return Outcome(
         replace(verdict, duplicate_starts=twice),
         dict(hunter.hits),
         time.monotonic() - began,
-        more={"stuck_finalizers": held, "disagreements": cluster_history.disagreements(calls, versions)},
+        more={
+            "stuck_finalizers": held,
+            "disturbed": cluster_history.disturbed(versions, told.stopped),
+            "unexpected": cluster_history.unexpected(told.acknowledged, told.phases),
+            "disagreements": cluster_history.disagreements(calls, versions),
+        },
     )
 
 
@@ -115,14 +122,14 @@ def _left(found: Cluster) -> list[str]:
     def now() -> list[str]:
         try:
             labelled = found.labelled(marks.SELECTOR)
-        except httpx.TransportError as error:
+        except httpx.HTTPError as error:
             return [repr(error)]
-        return sorted(each for each in labelled if not each.startswith(_KEPT) and _PROGRAMS not in each)
+        return sorted(item for item in labelled if not item.startswith(_KEPT) and _PROGRAMS not in item)
 
     try:
         eventually_now(now, lambda left: not left, within=_CLEARED_SECONDS, every=1.0)
     except TimeoutError:
-        return [f"{each} is still there" for each in now()]
+        return [f"{item} is still there" for item in now()]
     return []
 
 
@@ -131,5 +138,5 @@ def _items(found: Cluster) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
     for kind, path in (("Pod", "/api/v1/pods"), ("ConfigMap", "/api/v1/configmaps")):
         answer = found.http.get(path, params={"labelSelector": marks.SELECTOR})
-        items += [{**each, "kind": kind} for each in answer.raise_for_status().json()["items"]]
+        items += [{**item, "kind": kind} for item in answer.raise_for_status().json()["items"]]
     return items

@@ -48,17 +48,17 @@ class Program:
             return subprocess.Popen(self._command, stdout=file, stderr=file)
 
     def kill(self) -> None:
-        """Ends it at once, and waits until it is gone."""
+        """End it at once, and wait until it is gone."""
         self._process.kill()
         self._process.wait()
 
     def start(self) -> None:
-        """Starts it where it does not run."""
+        """Start it if it does not run."""
         if self._process.poll() is not None:
             self._process = self._started()
 
     def send(self, number: int) -> None:
-        """Sends it a signal; nothing where it has ended."""
+        """Send it a signal; nothing happens if it has ended."""
         self._process.send_signal(number)
 
 
@@ -88,7 +88,7 @@ class Cluster:
         return int(answer.raise_for_status().json().get("count", 0))
 
     def until_ready(self) -> None:
-        """Waits until the API server answers. Raises TimeoutError."""
+        """Wait until the API server answers. Raises TimeoutError."""
 
         def state() -> str:
             try:
@@ -141,7 +141,7 @@ class Cluster:
                 if "list" not in resource["verbs"] or "/" in resource["name"]:
                     continue
                 answer = self.http.get(f"{group}/{resource['name']}", params={"labelSelector": selector})
-                for item in answer.json().get("items", []):
+                for item in answer.raise_for_status().json().get("items", []):
                     metadata = item["metadata"]
                     found.add(f"{resource['name']}/{metadata.get('namespace', '')}/{metadata['name']}")
         return found

@@ -10,7 +10,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
+from muster_cluster_agent.adapters.kubernetes import backend as backend_module
 from muster_cluster_agent.adapters.kubernetes.backend import KubernetesBackend
+from muster_cluster_agent.adapters.kubernetes.evacuation import Evacuation
 from muster_cluster_agent.domain.container import Container
 from muster_cluster_agent.domain.kubernetes import marks
 from muster_cluster_agent.domain.model import Assignment, Framework, Pattern, Release, Revision, Run, Template
@@ -88,6 +92,11 @@ class Loop:
         """Waits until it holds."""
         await until(what, within=60)  # the agent waits up to 30 s before it tries again
 
+    async def rounds(self, passed: list[bool], count: int = 5) -> None:
+        """Waits until the back end has made so many rounds more. passed: of `counted_rounds`."""
+        before = len(passed)
+        await self.until(lambda: len(passed) >= before + count)
+
     async def hinder(self, reason: str, message: str) -> str:
         """Takes a training whose container waits for that reason on its node; returns its pod's key."""
         self.scene.kubelets.held.add("n-0")
@@ -116,6 +125,20 @@ class Loop:
         labelled = [item for item in found if (item["metadata"].get("labels") or {}).get(marks.MANAGED_BY)]
         names = [str(item["metadata"]["name"]) for item in labelled]
         return sorted(name for name in names if not name.startswith("muster-programs-"))
+
+
+def counted_rounds(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Makes rounds of the back end quick; the list grows by one with each that has passed."""
+    monkeypatch.setattr(backend_module, "_LOOK_SECONDS", 0.05)
+    passed: list[bool] = []
+    look = Evacuation.look
+
+    async def counted(self: Evacuation) -> None:
+        await look(self)
+        passed.append(True)
+
+    monkeypatch.setattr(Evacuation, "look", counted)
+    return passed
 
 
 @asynccontextmanager

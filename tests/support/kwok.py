@@ -104,7 +104,7 @@ def built() -> bool:
 def nodes(found: Cluster, folder: Path, names: Sequence[str], gpus: int, more: str = "") -> Iterator[None]:
     """Nodes that are Ready, each with that many GPUs, until the block ends.
 
-    folder: for kwok's files. more: stages beside those of every pod.
+    folder: for kwok's files. more: stages in addition to those of every pod.
     """
     config, stages = folder / "kwok.kubeconfig", folder / "stages.yaml"
     config.write_text(found.kubeconfig())

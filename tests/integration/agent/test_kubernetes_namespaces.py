@@ -6,23 +6,21 @@ from typing import Any
 
 import pytest
 
-from muster_cluster_agent.adapters.kubernetes import backend as backend_module
-from muster_cluster_agent.adapters.kubernetes.evacuation import Evacuation
 from muster_cluster_agent.domain.kubernetes import marks
 from muster_cluster_agent.ports import StatusReport
 from tests.support.kubernetes_backends import NAMESPACE, PROJECT, Scene, scene
-from tests.support.kubernetes_loops import Loop, assignment, loop, release
+from tests.support.kubernetes_loops import Loop, assignment, counted_rounds, loop, release
 
 KEPT = "muster"  # the agent's own namespace
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend_module, "_LOOK_SECONDS", 0.05)
+def rounds(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    return counted_rounds(monkeypatch)
 
 
 def delete_namespace(made: Scene) -> None:
-    """Its deletion is asked for, and that of all that is in it."""
+    """Its deletion is asked for, and that of all that is in it; what no finalizer holds goes at once."""
 
     def delete(item: Any) -> None:
         item["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
@@ -30,7 +28,9 @@ def delete_namespace(made: Scene) -> None:
     made.server.change("namespaces", NAMESPACE, delete)
     for kind in ("configmaps", "pods"):
         for key in [key for key in made.server.objects[kind] if key.startswith(f"{NAMESPACE}/")]:
-            made.server.change(kind, key, delete)
+            if made.server.change(kind, key, delete)["metadata"].get("finalizers"):
+                continue
+            made.server.remove(kind, key)
 
 
 def held_by_muster(here: Loop) -> list[str]:
@@ -61,22 +61,35 @@ async def test_a_deleted_namespace_goes_and_its_end_outlives_the_agent() -> None
             await here.nothing_left()
 
 
-async def test_a_root_stays_while_its_pod_may_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: list[bool] = []
-    look = Evacuation.look
+async def test_the_shards_of_a_root_are_kept_too(monkeypatch: pytest.MonkeyPatch, rounds: list[bool]) -> None:
+    for module in ("lines", "roots"):
+        monkeypatch.setattr(f"muster_cluster_agent.domain.kubernetes.{module}.LINES_IN_SHARD", 3)
+    async with scene() as made:
+        async with loop(made) as here:
+            here.agent.take(assignment("true", count=8))
+            await here.until(lambda: here.told.states(1).count("GONE") == 8)
+            delete_namespace(made)
+            await here.until(lambda: held_by_muster(here) == [])
+            made.server.remove("namespaces", NAMESPACE)
+            await here.rounds(rounds)
+            assert len(await here.backend.list()) == 8
+        made.kubelets.add_namespace(NAMESPACE, PROJECT)
+        async with loop(made) as here:
+            here.agent.take(assignment("true", count=8))
+            await here.until(lambda: here.told.states(1).count("GONE") == 8)
+            await here.rounds(rounds)
+            assert set(made.kubelets.starts.values()) == {1}
+            here.agent.take(release())
+            await here.nothing_left()
 
-    async def counted(self: Evacuation) -> None:
-        await look(self)
-        looks.append(True)
 
-    monkeypatch.setattr(Evacuation, "look", counted)
+async def test_a_root_stays_while_its_pod_may_run(rounds: list[bool]) -> None:
     async with scene() as made, loop(made) as here:
         here.agent.take(assignment("sleep 1000"))
         await here.told_last("READY")
         made.kubelets.held.add("n-0")  # its kubelet says nothing
         delete_namespace(made)
-        looks.clear()
-        await here.until(lambda: len(looks) > 5)
+        await here.rounds(rounds)
         assert len(held_by_muster(here)) == 2
         made.kubelets.held.clear()
         for key in [*here.pods()]:

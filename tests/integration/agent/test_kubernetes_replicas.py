@@ -136,6 +136,44 @@ async def test_a_removed_pod_that_its_kubelet_leaves_is_deleted_once_more(monkey
         assert made.server.calls["DELETE"] == deletions
 
 
+async def test_a_root_that_takes_no_line_lets_no_pod_run_for_ever() -> None:
+    async with scene() as made, loop(made) as here:
+        here.agent.take(assignment("sleep 1000"))
+        await here.told_last("READY")
+        (key,) = here.pods()
+
+        def fault(asked: str, path: str) -> Fault | None:
+            refused = asked == "PATCH" and "/configmaps/" in path
+            return Fault(403, "Forbidden", "exceeded quota") if refused else None
+
+        made.server.fault = fault
+        here.agent.take(release())
+        await here.until(lambda: "deletionTimestamp" in here.pods()[key]["metadata"])
+        made.server.fault = lambda asked, path: None
+        await here.nothing_left()
+        gone = [each.status for each in here.told.of(StatusReport) if isinstance(each, StatusReport)][-1]
+        assert gone.failure is Failure.OURS
+
+
+async def test_the_replicas_of_a_node_that_is_gone_are_written_off_in_one_call() -> None:
+    async with scene() as made, loop(made) as here:
+        here.agent.take(assignment("sleep 1000", count=6))
+        await here.until(lambda: here.told.states(1).count("READY") == 6)
+        made.kubelets.held.add("n-0")
+        lines_written: list[str] = []
+
+        def fault(asked: str, path: str) -> Fault | None:
+            if asked == "PATCH" and "/configmaps/" in path:
+                lines_written.append(path)
+            return None
+
+        made.server.fault = fault
+        taint = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+        made.server.change("nodes", "n-0", lambda node: node["spec"].update(taints=[taint]))
+        await here.until(lambda: here.told.states(1).count("GONE") == 6)
+        assert len(lines_written) == 1
+
+
 async def test_a_pod_that_others_delete_is_no_end_of_its_own() -> None:
     async with scene() as made, loop(made) as here:
         here.agent.take(assignment("sleep 1000"))

@@ -106,7 +106,9 @@ def test_why_a_replica_stops_is_read_again() -> None:
     assert lines.stopped_name(KEY.name) == ""
 
 
-@pytest.mark.parametrize("text", ["", "no json", "[1]", '{"grace": "x"}', '{"":' + "[" * 3000])
+@pytest.mark.parametrize(
+    "text", ["", "no json", "[1]", '{"grace": "x"}', '{"grace": 1e999}', '{"grace": -1}', '{"":' + "[" * 3000]
+)
 def test_what_no_agent_wrote_is_no_reason(text: str) -> None:
     assert lines.stop_request_of(text) == StopRequest()
 

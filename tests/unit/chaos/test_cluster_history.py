@@ -9,7 +9,18 @@ import pytest
 
 from muster_cluster_agent.domain.kubernetes import marks
 from tests.chaos.checker import Entry, History, Verdict, judge
-from tests.chaos.cluster_history import Call, Version, disagreements, entries_of, made_twice, stuck
+from tests.chaos.cluster_history import (
+    Call,
+    Version,
+    disagreements,
+    disturbed,
+    entries_of,
+    incarnations_overlap,
+    made_twice,
+    started_again,
+    stuck,
+    unexpected,
+)
 
 GPUS = 8
 NAME = "w-a-g1-a0-worker-0-r0"
@@ -121,3 +132,46 @@ def test_an_object_that_a_finalizer_of_ours_holds_is_stuck() -> None:
     foreign = {"kind": "Pod", "metadata": {**metadata, "finalizers": ["example.com/theirs"]}}
     staying = {"kind": "Pod", "metadata": {"name": "x", "namespace": "n", "finalizers": [marks.GONE]}}
     assert stuck([held, foreign, staying]) == [f"Pod n/x is held by {marks.GONE}"]
+
+
+def test_a_pod_that_is_deleted_before_it_has_ended_is_disturbed() -> None:
+    deleted = pod(phase="Running")
+    deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    ended = {**pod(phase="Failed", code=143), "metadata": deleted["metadata"]}
+    stopped = versions((NAME, pod(phase="Running")), (NAME, deleted), (NAME, ended), (NAME, None))
+    assert disturbed(stopped, set()) == [
+        f"pod runai-chaos/{NAME} was deleted before it had ended, and no user had asked for it"
+    ]
+    assert disturbed(stopped, {"a"}) == []
+    assert disturbed(versions(*life()), set()) == []
+
+
+def test_a_pod_that_goes_while_its_container_runs_is_disturbed() -> None:
+    runs = pod(phase="Running")
+    runs["status"]["containerStatuses"] = [{"name": "main", "state": {"running": {}}}]
+    gone = [f"pod runai-chaos/{NAME} went while its container ran"]
+    assert disturbed(versions((NAME, runs), (NAME, None)), {"a"}) == gone
+    assert disturbed(versions((NAME, runs), (NAME, pod(uid="another"))), {"a"}) == gone
+
+
+def test_a_second_attempt_that_no_user_has_asked_for_is_found() -> None:
+    twice = entries_of(versions(*life(code=143), *life(NAME.replace("-a0-", "-a1-"))), GPUS)
+    assert started_again(twice, set()) == ["a was started 2 times"]
+    assert started_again(twice, {"a"}) == []
+
+
+def test_two_incarnations_of_a_replica_at_the_same_time_are_found() -> None:
+    later = NAME.replace("-r0", "-r1")
+    both = versions((NAME, pod()), (later, pod(later)), (NAME, pod(phase="Failed", code=1)), (NAME, None))
+    assert incarnations_overlap(entries_of(both, GPUS)) == [f"{NAME} and {later} held devices at the same time"]
+    in_turn = versions(*life(code=1), *life(later))
+    assert incarnations_overlap(entries_of(in_turn, GPUS)) == []
+
+
+def test_an_end_that_is_not_that_of_its_document_is_found() -> None:
+    names = {"1": "training-1", "2": "failing-2", "3": "inference-3"}
+    assert unexpected(names, {"1": "Completed", "2": "Failed", "3": "Deleted"}) == []
+    assert unexpected(names, {"1": "Failed", "2": "Failed"}) == [
+        "inference-3 is unknown; Deleted was to be expected",
+        "training-1 is Failed; Completed was to be expected",
+    ]

@@ -213,7 +213,7 @@ class Acting:
         return await self._write(plan.namespace, plan.gang, gone)
 
     async def stop(self, action: Stop) -> Answer:
-        """Writes down why a replica stops, so that an agent that follows knows it too, and deletes its pod."""
+        """Write down why a replica stops, so that the next agent knows it too, and delete its pod."""
         pod = self._cache.by_name.get(action.name)
         if action.name in self._cache.ends:
             return ALREADY
@@ -225,7 +225,7 @@ class Acting:
         return await self.end(pod, StopRequest(action.reason, action.grace))
 
     async def end(self, pod: Pod, asked: StopRequest) -> Answer:
-        """Deletes a pod, having written down why where that is not written yet."""
+        """Delete a pod; write down why first, if that is not written yet."""
         try:
             if self._cache.stops.get(pod.name) != asked:
                 await self._recorder.note_stop(pod, asked)
@@ -368,7 +368,7 @@ class Acting:
 
     async def _write(self, namespace: str, base: str, gone: Observed) -> Answer:
         try:
-            await self._recorder.put_lines(namespace, base, gone, {gone.name: lines.line_of(gone)})
+            await self._recorder.write_together(namespace, base, gone, {gone.name: lines.line_of(gone)})
         except BackendError as error:
             return Answer(Outcome.UNKNOWN, str(error))
         self._cache.tell(gone.workload_id)

@@ -67,7 +67,7 @@ class KubernetesBackend:
         self._clock = clock
         self._client = client
         self._observed_at = 0.0
-        self._cache = Cache(client, owner, file.counting, clock)
+        self._cache = Cache(client, owner, file.counting, file.namespace, clock)
         self._recorder = Recorder(client, self._cache, owner)
         prerequisites = Prerequisites(client, self._cache, owner, file.style.urls, managed=file.managed, clock=clock)
         self._acting = Acting(client, self._cache, self._recorder, prerequisites, owner, file.style, clock)
@@ -126,6 +126,7 @@ class KubernetesBackend:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._recorder.close()
 
     def observed_at(self) -> float:
         """Of when the cluster is known: the time of the last answer while every kind is followed."""
@@ -254,27 +255,30 @@ class KubernetesBackend:
             now = self._clock()
             self._cache.look_at_nodes(now)
             self._acting.forget_refusals()
-            names = [*self._cache.by_name]
             for name in self._starts.known() - self._cache.by_name.keys():
                 self._starts.forget(name)
             if self._departure.retired:
                 continue  # nothing is made any more, and no end is written down
-            try:
-                await self._acting.resolve_unseen()
-                await self._acting.close_late()
-                await self._evacuation.look()
-            except (BackendError, ValueError) as error:
-                log.warning("pods cannot be looked after", error=str(error))
-            for number, name in enumerate(names):
+            for step in (self._acting.resolve_unseen, self._acting.close_late, self._evacuation.look):
+                try:
+                    await step()
+                except (BackendError, ValueError) as error:
+                    log.warning("pods cannot be looked after", error=str(error))
+            for number, name in enumerate([*self._cache.by_name]):
                 if number % _TURN == 0:
                     await asyncio.sleep(0)
                 pod = self._cache.by_name.get(name)
-                if pod is None:  # it has gone meanwhile
-                    continue
-                try:
-                    await self._look(pod, now)
-                except (BackendError, ValueError) as error:
-                    log.warning("a pod cannot be looked after", pod=pod.key, error=str(error))
+                if pod is not None:  # it may have gone meanwhile
+                    await self._look_safely(pod, now)
+
+    async def _look_safely(self, pod: Pod, now: float) -> None:
+        """Look at one pod. An object is anybody's to edit: one that is odd must not end the agent."""
+        try:
+            await self._look(pod, now)
+        except BackendError as error:
+            log.warning("a pod cannot be looked after", pod=pod.key, error=str(error))
+        except Exception:
+            log.exception("a pod cannot be looked after", pod=pod.key)
 
     async def _look(self, pod: Pod, now: float) -> None:
         if pod.name in self._cache.vanished:
@@ -294,7 +298,8 @@ class KubernetesBackend:
     def _is_to_go(self, pod: Pod) -> bool:
         """Whether a pod is only left over: nothing of it ran, or it is removed and its kubelet has not deleted it."""
         if pod.name in self._cache.ends:
-            return self._cache.ends[pod.name] is None and not pod.forced
+            removed = self._cache.ends[pod.name] is None
+            return removed and pod.deleted_at is not None and not pod.forced
         return pod.deleted_at is None and (self._acting.is_refused(pod.name) or self._acting.is_withdrawn(pod.name))
 
     def _look_for_vanished(self, pod: Pod, now: float) -> None:

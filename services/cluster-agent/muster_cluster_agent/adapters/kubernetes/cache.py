@@ -41,9 +41,11 @@ class Cache:
     """The cluster as it was last seen. clock: seconds since 1970."""
 
     def __init__(
-        self, client: Client, owner: Owner, counting: Counting, clock: Callable[[], float] = time.time
+        self, client: Client, owner: Owner, counting: Counting, own: str, clock: Callable[[], float] = time.time
     ) -> None:
+        """own: the agent's own namespace."""
         self._counting = counting
+        self._own = own
         self._clock = clock
         self.pods = Follower(client, Kind("pods", "/api/v1/pods"), lambda raw: pod_of(raw, owner), self._pod_changed)
         self.roots = Follower(
@@ -109,6 +111,11 @@ class Cache:
         for follower in self.followers:
             await follower.listed.wait()
         await self.objects.listed()
+        for root in self.run_roots.values():
+            for key in root.lines:
+                if not self._may_tell(root, key):
+                    self.ends.pop(key, None)
+                    self.stops.pop(lines.stopped_name(key), None)
         now = self._clock()
         for pod in self.by_name.values():
             if pod.node and pod.node not in self.nodes.items and pod.node not in self._gone_nodes:
@@ -321,9 +328,13 @@ class Cache:
         else:
             self.run_roots[key] = root
             self._roots_of[root.workload_id].add(key)
-            self.take_lines(
-                root.workload_id, {name: said for name, said in root.lines.items() if known.get(name) != said}
-            )
+            changed = {key: line for key, line in root.lines.items() if known.get(key) != line}
+            self.take_lines(root.workload_id, {key: line for key, line in changed.items() if self._may_tell(root, key)})
+
+    def _may_tell(self, root: Root, key: str) -> bool:
+        """Whether a line of a root counts: who may write ConfigMaps in one namespace ends no pod of another."""
+        pod = self.by_name.get(lines.replica_name(key))
+        return pod is None or root.namespace in {pod.namespace, self._own}
 
     def take_lines(self, workload_id: str, written: Mapping[str, str]) -> None:
         """What is written down in a root. A line that cannot be read is one in the log."""
@@ -337,6 +348,7 @@ class Cache:
             except (ValueError, KeyError, TypeError, RecursionError) as error:
                 _log.warning("the end of a replica cannot be read", replica=name, error=repr(error))
                 continue
+            self._ends_without_line.discard(name)
             if end is None:
                 self.removing.discard(name)
             self.ends[name] = None if name in self.removing else end
@@ -357,7 +369,7 @@ class Cache:
         stopped = lines.stopped_name(name)
         if not stopped:
             self._forget_end(workload_id, name)
-        elif stopped not in self.by_name:  # a pod that is there was asked to stop, whoever took the line away
+        elif stopped not in self.by_name:  # a pod that is there was asked to stop, also where others took the line away
             self.stops.pop(stopped, None)
 
     def _forget_end(self, workload_id: str, name: str) -> None:

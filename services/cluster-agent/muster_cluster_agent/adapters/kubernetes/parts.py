@@ -43,6 +43,7 @@ async def open_kubernetes(runtime: Runtime, settings: AgentSettings) -> Parts:
 
     async def take() -> None:
         await _make_own_namespace(client, file.namespace)
+        runtime.health.good(_CONDITION)  # an agent that waits for its lead waits for another agent
         await lead.take()
         await state.open()
 
@@ -62,7 +63,7 @@ async def open_kubernetes(runtime: Runtime, settings: AgentSettings) -> Parts:
 
 
 async def until_answered(health: Health, step: Callable[[], Awaitable[None]]) -> None:
-    """Does a step, again and again while the API server does not answer, or fails by itself. Raises ApiError."""
+    """Repeat a step while the API server does not answer, or fails by itself. Raises ApiError for a refusal."""
     backoff = Backoff(first=0.5, last=10.0)
     while True:
         try:

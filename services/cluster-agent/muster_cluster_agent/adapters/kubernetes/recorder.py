@@ -1,8 +1,8 @@
 """Writes lines into the roots of runs: why pods are stopped, before they are, and how they ended, before they may go.
 
 The order is law (kubernetes.md 3.3): a pod that is readable until its end is written cannot be forgotten, and one whose
-end is written needs nothing to hold it. Holds: every path to GONE ends with Muster's finalizer off; what is to be
-written about one run at one time is one call.
+end is written needs nothing to hold it. Holds: every path to GONE ends with Muster's finalizer off; lines about one run
+that are due at the same time are written in one call; what the server refuses about one run holds up no other.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from muster_cluster_agent.errors import BackendError
 GATHER_SECONDS: Final = 0.1
 REMOVED_SECONDS: Final = 2.0
 """After which it is written down that a replica is removed: most runs are over by then, and their roots with them."""
+_REFUSED_SECONDS: Final = 2.0  # after which a call that the server refused is made again
 _MOST_FREED: Final = 4_000  # an event comes within seconds, in which an agent frees some hundreds
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
@@ -40,12 +41,12 @@ _FORBIDDEN: Final = 403
 _log = logs.get(__name__)
 
 
-class _Stopping:
-    """Pods of one run that are stopped at the same time. lines: why, by `lines.stop_key`. task: writes them."""
+class _Batch:
+    """What is written about one run at the same time. lines: by their keys. task: writes them, and says what failed."""
 
     def __init__(self) -> None:
         self.lines: dict[str, str] = {}
-        self.task: asyncio.Task[None]
+        self.task: asyncio.Task[BackendError | None]
 
 
 class Recorder:
@@ -57,7 +58,9 @@ class Recorder:
         self._owner = owner
         self._due: dict[str, tuple[str, Observed]] = {}  # by the replica's name: its namespace, and how it ended
         self._removed: dict[str, tuple[float, Observed]] = {}  # by its name, and since when (monotonic seconds)
-        self._stopping: dict[tuple[str, str], _Stopping] = {}  # by the namespace and the run's base name
+        self._batches: dict[tuple[str, str], _Batch] = {}  # by the namespace and the run's base name
+        self._writing: set[asyncio.Task[BackendError | None]] = set()
+        self._not_before: dict[str, float] = {}  # replicas of which a call was refused: monotonic seconds
         self._held: set[str] = set()  # replicas whose end is written and whose pods still have the finalizer
         self._freed: dict[str, None] = {}  # uids of the last pods that have lost it: the event of it may be to come
         self._wake = asyncio.Event()
@@ -93,32 +96,53 @@ class Recorder:
         self._wake.set()
 
     async def note_stop(self, pod: Pod, asked: StopRequest) -> None:
-        """Writes down why a pod is stopped, together with others of its run. Raises BackendError.
+        """Write down why a pod is stopped. Raises BackendError where the API server does not answer.
 
-        The call begins with the next turn of the event loop: the members of a gang are stopped in one turn.
+        A root that does not take it, for want of a quota or by an admission, is no reason to let a pod run for ever.
         """
-        if pod.replica is None:
-            raise ValueError(f"pod {pod.key} is no replica")
-        key = (pod.namespace, base_of(pod.replica))
-        stopping = self._stopping.get(key)
-        if stopping is None:
-            replica = self._cache.observe(pod)
-            stopping = _Stopping()
-            stopping.task = asyncio.create_task(self._write_stops(key, replica, stopping), name=f"stops-{key[1]}")
-            self._stopping[key] = stopping
-        stopping.lines[lines.stop_key(pod.name)] = asked.text()
-        await asyncio.shield(stopping.task)
-
-    async def _write_stops(self, key: tuple[str, str], replica: Observed, stopping: _Stopping) -> None:
-        await asyncio.sleep(0)
-        del self._stopping[key]  # what comes from now on is written by the next call
-        namespace, base = key
+        replica = self._cache.observe(pod)
+        due = {lines.stop_key(pod.name): asked.text()}
         try:
-            await self.put_lines(namespace, base, replica, stopping.lines)
+            await self.write_together(pod.namespace, base_of(replica), replica, due)
+        except ApiError as error:
+            if error.passing:
+                raise
+            _log.warning("why a replica is stopped is known to this agent alone", pod=pod.key, error=str(error))
+            self._cache.take_lines(replica.workload_id, due)
+
+    async def write_together(self, namespace: str, base: str, replica: Observed, due: dict[str, str]) -> None:
+        """Add lines to a run's root in one call with all that are due in this turn of the event loop.
+
+        The members of a gang are stopped or buried in one turn. Raises BackendError.
+        """
+        batch = self._batches.get((namespace, base))
+        if batch is None:
+            batch = self._batches[namespace, base] = _Batch()
+            batch.task = asyncio.create_task(self._write_batch(namespace, base, replica), name=f"lines-{base}")
+            self._writing.add(batch.task)
+            batch.task.add_done_callback(self._writing.discard)
+        batch.lines.update(due)
+        error = await asyncio.shield(batch.task)
+        if error is not None:
+            raise error
+
+    async def _write_batch(self, namespace: str, base: str, replica: Observed) -> BackendError | None:
+        """What failed, as a value: each of the callers raises it."""
+        await asyncio.sleep(0)
+        batch = self._batches.pop((namespace, base))  # what comes from now on is written by the next call
+        try:
+            await self.put_lines(namespace, base, replica, batch.lines)
         except BackendError as error:
             if not self._takes_no_line(namespace, error):
-                raise
-            self._cache.take_lines(replica.workload_id, stopping.lines)
+                return error
+            self._cache.take_lines(replica.workload_id, batch.lines)
+        return None
+
+    async def close(self) -> None:
+        """End what is being written: the agent ends."""
+        for task in self._writing:
+            task.cancel()
+        await asyncio.gather(*self._writing, return_exceptions=True)
 
     async def run(self) -> None:
         """For ever: gathers for a moment, then writes each run's lines in one call."""
@@ -131,18 +155,24 @@ class Recorder:
             self._wake.clear()
             if await self.write():
                 backoff.reset()
+                continue
+            self._wake.set()
+            if self._not_before:  # the server refuses some: the others go on
+                await asyncio.sleep(GATHER_SECONDS)
             else:
-                self._wake.set()
                 await backoff.pause()
 
     async def write(self) -> bool:
         """Writes what is due; False where some of it could not be written and is due again."""
         runs: dict[tuple[str, str], list[Observed]] = defaultdict(list)
+        now = time.monotonic()
+        self._not_before = {name: at for name, at in self._not_before.items() if at > now}
         for namespace, replica in self._due.values():
+            if replica.name in self._not_before:
+                continue
             runs[namespace, base_of(replica)].append(replica)
-        late = time.monotonic() - REMOVED_SECONDS
         for since, replica in [*self._removed.values()]:
-            if since > late:
+            if since > now - REMOVED_SECONDS or replica.name in self._not_before:
                 continue
             known = [root for root in self._cache.roots_of(replica.workload_id) if root.run == replica.key]
             if not known:  # its end is known here alone, or its root has gone: nothing is made for it
@@ -150,10 +180,11 @@ class Recorder:
             elif root := next((root for root in known if replica.name in root.lines), None):
                 runs[root.namespace, base_of(replica)].append(replica)
         written = [await self._write_run(namespace, base, replicas) for (namespace, base), replicas in runs.items()]
-        held, self._held = sorted(self._held), set()
+        held = sorted(name for name in self._held if name not in self._not_before)
+        self._held.difference_update(held)
         freed = await asyncio.gather(*(self._release(name) for name in held))
         self._held.update(name for name, done in zip(held, freed, strict=True) if not done)
-        return all(written) and all(freed)
+        return all(written) and all(freed) and not self._not_before
 
     async def _write_run(self, namespace: str, base: str, replicas: list[Observed]) -> bool:
         due = {
@@ -165,6 +196,7 @@ class Recorder:
         except BackendError as error:
             if not self._takes_no_line(namespace, error):
                 _log.warning("the end of replicas is not written down yet", run=base, error=str(error))
+                self._try_later(error, *due)
                 return False
             _log.warning("the end of replicas cannot be written down", run=base, error=str(error))
             self._cache.take_lines(replicas[0].workload_id, due)
@@ -186,7 +218,7 @@ class Recorder:
         for root in known:
             here = {name: left.pop(name) for name in [*left] if name in root.lines}
             if here:
-                await self._patch(root.namespace, root.name, here)
+                await self._patch(root, here)
         shards = [root for root in known if not root.full]
         next_shard = max((root.shard for root in known), default=-1) + 1
         while left:
@@ -196,7 +228,7 @@ class Recorder:
             shard = shards.pop(0)
             here = dict(islice(left.items(), lines.LINES_IN_SHARD - len(shard.lines)))
             try:
-                await self._patch(shard.namespace, shard.name, here)
+                await self._patch(shard, here)
             except ApiError as error:
                 if error.status != _NOT_FOUND or shard.uid == "":
                     raise
@@ -222,6 +254,7 @@ class Recorder:
         except ApiError as error:
             if not error.gone_or_changed:  # it has gone, or another pod has its name
                 _log.warning("a pod keeps its finalizer for now", pod=pod.key, error=str(error))
+                self._try_later(error, name)
                 return False
         except BackendError:
             return False
@@ -230,10 +263,14 @@ class Recorder:
             del self._freed[next(iter(self._freed))]
         return True
 
-    async def _patch(self, namespace: str, name: str, due: dict[str, str]) -> None:
-        path = f"/api/v1/namespaces/{namespace}/configmaps/{name}"
-        raw = await self._client.patch(path, {"data": due})
-        self._cache.take_lines(raw["metadata"]["labels"][marks.WORKLOAD], due)
+    async def _patch(self, shard: Root, due: dict[str, str]) -> None:
+        await self._client.patch(f"/api/v1/namespaces/{shard.namespace}/configmaps/{shard.name}", {"data": due})
+        self._cache.take_lines(shard.workload_id, due)
+
+    def _try_later(self, error: BackendError, *names: str) -> None:
+        """What the server refuses about some replicas must not hold up the others."""
+        if isinstance(error, ApiError):
+            self._not_before.update(dict.fromkeys(names, time.monotonic() + _REFUSED_SECONDS))
 
     async def _make(self, namespace: str, base: str, replica: Observed, number: int) -> Root:
         """Makes a missing root (0) again, or another shard."""
@@ -243,9 +280,8 @@ class Recorder:
             "name": name,
             "namespace": namespace,
             "labels": {**labels, marks.ROOT_OF: "run", marks.SHARD: str(number)},
+            "finalizers": [marks.ROOT],  # a shard, too, says which names are used up
         }
-        if not number:
-            metadata["finalizers"] = [marks.ROOT]
         body: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
         try:
             await self._client.post(f"/api/v1/namespaces/{namespace}/configmaps", body)

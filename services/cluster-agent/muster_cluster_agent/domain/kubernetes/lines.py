@@ -2,13 +2,14 @@
 
 The back end writes why before it deletes the pod, so that an agent that follows knows it. It writes the end before it
 takes the finalizer off the pod, and reads it in place of the pod afterwards.
-Holds: a line read again is the replica as it was observed at its end; a line that cannot be read names its replica; the
-two never stand in each other's place, whichever is written last.
+Holds: a line read again is the replica as it was observed at its end; a line that cannot be read names its replica; why
+a replica stops has a key of its own, so that it never replaces an end.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -37,22 +38,29 @@ class StopRequest:
 
 
 def stop_key(name: str) -> str:
-    """Where it is written why the replica of that name is asked to stop. Its end is written under the name itself."""
+    """Return the key of the line that says why a replica stops. Its name is the key of the line about its end."""
     return f"{_STOP}{name}"
 
 
 def stopped_name(key: str) -> str:
-    """The replica that is asked to stop by the text under that key; empty: the key is none of `stop_key`."""
+    """Return the replica that is asked to stop by the line with that key; empty for the key of an end."""
     return key.removeprefix(_STOP) if key.startswith(_STOP) else ""
+
+
+def replica_name(key: str) -> str:
+    """Return the name of the replica that a line is about."""
+    return stopped_name(key) or key
 
 
 def stop_request_of(text: str) -> StopRequest:
     """What Muster asks of a pod; nothing where the text was edited."""
     try:
         said = json.loads(text)
-        return StopRequest(str(said.get("reason", "")), float(said.get("grace", 0.0)), str(said.get("fault", "")))
+        grace = float(said.get("grace", 0.0))
+        found = StopRequest(str(said.get("reason", "")), grace, str(said.get("fault", "")))
     except (ValueError, TypeError, AttributeError, RecursionError):
         return StopRequest()
+    return found if 0 <= grace < math.inf else StopRequest()
 
 
 def line_of(replica: Observed) -> str:

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from muster_cluster_agent.domain.kubernetes import marks, resources
-from muster_cluster_agent.domain.kubernetes.lines import LINES_IN_SHARD, stopped_name
+from muster_cluster_agent.domain.kubernetes.lines import LINES_IN_SHARD, replica_name
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.pods import moment
 from muster_cluster_agent.domain.kubernetes.resources import Manifest, Resource
 from muster_cluster_agent.domain.model import RunKey
 from muster_cluster_agent.domain.plan import ReplicaPlan
+from muster_kernel.ids import base_name
 
 Json = Mapping[str, Any]
 ROOT_SHARD: Final = 0
@@ -26,7 +27,7 @@ class Root:
     """The root of a run (shard 0), or a ConfigMap with more lines of it.
 
     lines: how replicas ended, by the replica's name, and why they are asked to stop, by `lines.stop_key`. objects: what
-    the run may have beside its pods, by its name. deleted: its deletion was asked for, and a finalizer holds it.
+    the run may have beside its pods, by its name.
     """
 
     name: str
@@ -39,7 +40,6 @@ class Root:
     lines: Mapping[str, str]
     finalizers: tuple[str, ...] = ()
     objects: tuple[tuple[Resource, str], ...] = ()
-    deleted: bool = False
 
     @property
     def key(self) -> str:
@@ -54,10 +54,7 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRoot:
-    """The root of what outlives the runs of a workload, by its name.
-
-    used: its last start, in seconds since 1970. deleted: its deletion was asked for, and a finalizer holds it.
-    """
+    """The root of what outlives the runs of a workload, by its name. used: its last start, in seconds since 1970."""
 
     name: str
     namespace: str
@@ -66,7 +63,6 @@ class WorkloadRoot:
     objects: tuple[tuple[Resource, str], ...]
     finalizers: tuple[str, ...] = ()
     used: float = 0.0
-    deleted: bool = False
 
     @property
     def key(self) -> str:
@@ -104,7 +100,7 @@ def copied(root: Root, known: Mapping[str, str], owner: Owner, namespace: str) -
             "namespace": namespace,
             "labels": {**labels, marks.ROOT_OF: "run", marks.SHARD: str(root.shard)},
         },
-        "data": {**{name: line for name, line in root.lines.items() if not stopped_name(name)}, **known},
+        "data": {**{key: line for key, line in root.lines.items() if replica_name(key) == key}, **known},
     }
 
 
@@ -134,18 +130,19 @@ def root_of(raw: Json, owner: Owner) -> Root | WorkloadRoot:
         "workload_id": labels[marks.WORKLOAD],
         "objects": named_by(raw),
         "finalizers": tuple(metadata.get("finalizers") or ()),
-        "deleted": "deletionTimestamp" in metadata,
     }
     if labels[marks.ROOT_OF] == "workload":
         used = (metadata.get("annotations") or {}).get(marks.USED, "")
         made_at = moment(metadata.get("creationTimestamp")) or 0.0
         return WorkloadRoot(**said, used=max(made_at, float(used) if used.isdigit() else 0.0))
+    run = marks.run_of(labels[marks.RUN])
+    own = f"{base_name(said['workload_id'], *run)}-"  # a root says nothing about replicas of other runs
     return Root(
         **said,
         project=labels.get(marks.PROJECT, ""),
-        run=marks.run_of(labels[marks.RUN]),
+        run=run,
         shard=int(labels[marks.SHARD]),
-        lines=dict(raw.get("data") or {}),
+        lines={key: line for key, line in (raw.get("data") or {}).items() if replica_name(key).startswith(own)},
     )
 
 
