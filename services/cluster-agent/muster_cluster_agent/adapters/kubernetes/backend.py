@@ -150,7 +150,7 @@ class KubernetesBackend:
     async def fleet(self) -> Fleet:
         """The nodes of now, and what the cluster can do."""
         profile = replace(self._profile, names_objects=self._cache.objects.known)
-        return Fleet(profile, self._cache.report(), self._cache.objects.report())
+        return Fleet(profile, self._cache.nodes.report(), self._cache.objects.report())
 
     async def nodes(self) -> Mapping[str, NodeView]:
         """The nodes as reconciling needs them."""

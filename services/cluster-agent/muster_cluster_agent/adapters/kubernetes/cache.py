@@ -16,10 +16,10 @@ from typing import Final
 from muster_chassis import logs
 from muster_cluster_agent.adapters.kubernetes.client import Client
 from muster_cluster_agent.adapters.kubernetes.list_watch import Follower, Kind
+from muster_cluster_agent.adapters.kubernetes.node_cache import NodeCache
 from muster_cluster_agent.adapters.kubernetes.objects import ProjectObjects
 from muster_cluster_agent.domain import usage
-from muster_cluster_agent.domain.fleet import Node
-from muster_cluster_agent.domain.kubernetes import lines, marks, nodes, substates
+from muster_cluster_agent.domain.kubernetes import lines, marks, substates
 from muster_cluster_agent.domain.kubernetes.lines import StopRequest
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.nodes import Counting, KubernetesNode
@@ -54,11 +54,11 @@ class Cache:
             lambda raw: root_of(raw, owner),
             self._root_changed,
         )
-        self.nodes = Follower(client, Kind("nodes", "/api/v1/nodes"), nodes.node_of, self._node_changed)
+        self.nodes = NodeCache(client, counting, self._inventory_changed, clock)
         self.namespaces = Follower(
             client, Kind("namespaces", "/api/v1/namespaces", marks.PROJECT), namespace_of, self._namespace_changed
         )
-        self.objects = ProjectObjects(client, owner, self.namespaces.items, self._objects_changed)
+        self.objects = ProjectObjects(client, owner, self.namespaces.items, self._inventory_changed)
         self.namespace_listeners: list[Callable[[str], None]] = []
         """Called with the name of each namespace that goes, or is another one than before."""
         self.run_roots: dict[str, Root] = {}
@@ -87,14 +87,8 @@ class Cache:
         self._pods_of: dict[str, set[str]] = defaultdict(set)  # names of replicas with a pod, by workload
         self._ends_of: dict[str, set[str]] = defaultdict(set)
         self._roots_of: dict[str, set[str]] = defaultdict(set)
-        self._others_on: dict[str, set[str]] = defaultdict(set)  # pods that are not Muster's, by node
         self._ends_without_line: set[str] = set()  # replicas whose lines have gone before their pods
         self._boots: dict[str, str] = {}  # of the node on which a replica's container was first seen
-        self._gone_nodes: dict[str, KubernetesNode] = {}
-        self._reported: dict[str, Node] = {}
-        self._stale: set[str] = set()  # nodes whose report has to be made again
-        self._views: dict[str, NodeView] = {}
-        self._nodes_changed = False
         self._changed: set[str] = set()
         self._fleet_changed = False
         self._wake = asyncio.Event()
@@ -104,7 +98,7 @@ class Cache:
         self,
     ) -> tuple[Follower[Pod], Follower[Root | WorkloadRoot], Follower[KubernetesNode], Follower[Namespace]]:
         """Everything that is followed."""
-        return self.pods, self.roots, self.nodes, self.namespaces
+        return self.pods, self.roots, self.nodes.follower, self.namespaces
 
     async def listed(self) -> None:
         """Waits until every kind was listed once: nothing is concluded from what is not known yet."""
@@ -117,9 +111,7 @@ class Cache:
                     self.ends.pop(key, None)
                     self.stops.pop(lines.stopped_name(key), None)
         now = self._clock()
-        for pod in self.by_name.values():
-            if pod.node and pod.node not in self.nodes.items and pod.node not in self._gone_nodes:
-                self._gone_nodes[pod.node] = nodes.without_object(pod.node, now)
+        self.nodes.add_missing((pod.node for pod in self.by_name.values()), now)
         self.look_at_nodes(now)
 
     # ------------------------------------------------------------------------------------------------------- reading
@@ -167,21 +159,9 @@ class Cache:
 
     def views(self) -> Mapping[str, NodeView]:
         """The nodes as reconciling needs them: the same mapping as long as nothing of them has changed."""
-        if self._nodes_changed:
+        if self.nodes.due:
             self.look_at_nodes(self._clock())
-        return self._views
-
-    def report(self) -> tuple[Node, ...]:
-        """The nodes as they are reported."""
-        for name in self._stale:
-            node = self.nodes.items.get(name)
-            if node is None:
-                self._reported.pop(name, None)
-                continue
-            others = [self.pods.items[key] for key in self._others_on.get(name, ()) if key in self.pods.items]
-            self._reported[name] = nodes.reported(node, others, self._counting)
-        self._stale.clear()
-        return tuple(self._reported[name] for name in sorted(self._reported))
+        return self.nodes.views
 
     async def changes(self) -> AsyncIterator[Changed]:
         """What changes from now on; the inventory at most once a second."""
@@ -216,7 +196,7 @@ class Cache:
     # ------------------------------------------------------------------------------------------------ what comes in
 
     def _pod_changed(self, key: str, old: Pod | None, new: Pod | None) -> None:
-        self._other_changed(key, _of_others(old), _of_others(new))
+        self.nodes.note_other(key, _of_others(old), _of_others(new))
         ours = new if new is not None and new.replica is not None else old
         if ours is None or ours.replica is None:
             return
@@ -266,7 +246,7 @@ class Cache:
         """Remembers on which boot of its node a container runs, once the node's own news are sure to be newer."""
         node = self.nodes.items.get(pod.node)
         started = [one.started_at for one in pod.containers if one.ran and one.started_at is not None]
-        if node is None or pod.name in self._boots or not started or not self.nodes.sound:
+        if node is None or pod.name in self._boots or not started or not self.nodes.follower.sound:
             return
         if now - min(started) >= BOOT_SETTLES:
             self._boots[pod.name] = node.boot
@@ -286,16 +266,7 @@ class Cache:
                 found[name] = lines.REMOVED if end is None else lines.line_of(end)
         return found
 
-    def _other_changed(self, key: str, old: Pod | None, new: Pod | None) -> None:
-        """A pod that holds something of a node and is not Muster's."""
-        if old is not None and (new is None or new.node != old.node):
-            _discard(self._others_on, old.node, key)
-            self._tell_node(old.node)
-        if new is not None and (old is None or (old.node, old.amounts) != (new.node, new.amounts)):
-            self._others_on[new.node].add(key)
-            self._tell_node(new.node)
-
-    def _objects_changed(self) -> None:
+    def _inventory_changed(self) -> None:
         self._fleet_changed = True
         self._wake.set()
 
@@ -382,34 +353,14 @@ class Cache:
         self.ends.pop(name, None)
         _discard(self._ends_of, workload_id, name)
 
-    def _node_changed(self, key: str, old: KubernetesNode | None, new: KubernetesNode | None) -> None:
-        if new is not None:
-            self._gone_nodes.pop(key, None)
-        elif old is not None:
-            self._gone_nodes[key] = nodes.without_object(key, self._clock(), uid=old.uid, boot=old.boot)
-        self._tell_node(key)
-        self._nodes_changed = True  # judged once for many: a list of 1,000 nodes is 1,000 changes
-
-    def _tell_node(self, name: str) -> None:
-        self._stale.add(name)
-        self._fleet_changed = True
-        self._wake.set()
-
     def look_at_nodes(self, now: float) -> None:
-        """Judges the nodes again. The workloads on those that are in another state now are due."""
-        self._nodes_changed = False
-        known = {**self._gone_nodes, **self.nodes.items}
-        views = {name: nodes.view(node, now, self._counting) for name, node in known.items()}
-        if views == self._views:
+        """Judge the nodes again. The workloads on those that are in another state now are due."""
+        changed = self.nodes.judge(now, {pod.node for pod in self.by_name.values()})
+        if not changed:
             return
-        changed = {name for name, view in views.items() if self._views.get(name) != view}
-        self._views = views
         for pod in self.by_name.values():
             if pod.node in changed and pod.replica is not None:
                 self.tell(pod.replica.workload_id)
-        used = {pod.node for pod in self.by_name.values()}
-        for name in self._gone_nodes.keys() - used:
-            del self._gone_nodes[name]
 
 
 def _of_others(pod: Pod | None) -> Pod | None:

@@ -1,0 +1,105 @@
+"""The cluster's nodes as they were last seen: for reconciling, and for the inventory.
+
+Used by `cache.py`. Holds: a node whose object has gone stays known as long as a pod of Muster's own is bound to it; a
+node is judged once for many changes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+from muster_cluster_agent.adapters.kubernetes.client import Client
+from muster_cluster_agent.adapters.kubernetes.list_watch import Follower, Kind
+from muster_cluster_agent.domain.fleet import Node
+from muster_cluster_agent.domain.kubernetes import nodes
+from muster_cluster_agent.domain.kubernetes.nodes import Counting, KubernetesNode
+from muster_cluster_agent.domain.kubernetes.pods import Pod
+from muster_cluster_agent.domain.model import NodeView
+
+_NODES: Final = Kind("nodes", "/api/v1/nodes")
+
+
+class NodeCache:
+    """The nodes of one cluster.
+
+    changed: called after each change of the inventory. clock: seconds since 1970.
+    """
+
+    def __init__(
+        self, client: Client, counting: Counting, changed: Callable[[], None], clock: Callable[[], float] = time.time
+    ) -> None:
+        self._counting = counting
+        self._changed = changed
+        self._clock = clock
+        self.follower = Follower(client, _NODES, nodes.node_of, self._node_changed)
+        self.views: Mapping[str, NodeView] = {}
+        """The nodes as reconciling needs them, as they were last judged: the same mapping while nothing changes."""
+        self.due = False
+        """Whether a node has changed since they were last judged."""
+        self._gone: dict[str, KubernetesNode] = {}
+        self._reported: dict[str, Node] = {}
+        self._stale: set[str] = set()  # nodes whose report has to be made again
+        self._others: dict[str, dict[str, Pod]] = defaultdict(dict)  # pods that are not Muster's, by node and key
+
+    @property
+    def items(self) -> Mapping[str, KubernetesNode]:
+        """The nodes that have an object, by name."""
+        return self.follower.items
+
+    def add_missing(self, names: Iterable[str], now: float) -> None:
+        """Note nodes to which pods are bound and which have no object: their machines may live on."""
+        for name in names:
+            if name and name not in self.items and name not in self._gone:
+                self._gone[name] = nodes.without_object(name, now)
+
+    def judge(self, now: float, used: AbstractSet[str]) -> AbstractSet[str]:
+        """Return the names of the nodes that are in another state now. used: those to which Muster's pods are bound."""
+        self.due = False
+        known = {**self._gone, **self.items}
+        views = {name: nodes.view(node, now, self._counting) for name, node in known.items()}
+        if views == self.views:
+            return frozenset()
+        changed = {name for name, view in views.items() if self.views.get(name) != view}
+        self.views = views
+        for name in self._gone.keys() - used:
+            del self._gone[name]
+        return changed
+
+    def report(self) -> tuple[Node, ...]:
+        """Return the nodes as they are reported."""
+        for name in self._stale:
+            node = self.items.get(name)
+            if node is None:
+                self._reported.pop(name, None)
+            else:
+                self._reported[name] = nodes.reported(node, self._others.get(name, {}).values(), self._counting)
+        self._stale.clear()
+        return tuple(self._reported[name] for name in sorted(self._reported))
+
+    def note_other(self, key: str, old: Pod | None, new: Pod | None) -> None:
+        """Note what a pod that is not Muster's holds of a node now; None: nothing."""
+        if old is not None and (new is None or new.node != old.node):
+            found = self._others.get(old.node, {})
+            found.pop(key, None)
+            if not found:
+                self._others.pop(old.node, None)
+            self._report_again(old.node)
+        if new is not None and (old is None or (old.node, old.amounts) != (new.node, new.amounts)):
+            self._others[new.node][key] = new
+            self._report_again(new.node)
+
+    def _node_changed(self, key: str, old: KubernetesNode | None, new: KubernetesNode | None) -> None:
+        if new is not None:
+            self._gone.pop(key, None)
+        elif old is not None:
+            self._gone[key] = nodes.without_object(key, self._clock(), uid=old.uid, boot=old.boot)
+        self.due = True  # judged once for many: a list of 1,000 nodes is 1,000 changes
+        self._report_again(key)
+
+    def _report_again(self, name: str) -> None:
+        self._stale.add(name)
+        self._changed()
