@@ -9,15 +9,16 @@ import pytest
 from muster_cluster_agent.adapters.kubernetes import backend as backend_module
 from muster_cluster_agent.adapters.kubernetes import cache as cache_module
 from muster_cluster_agent.adapters.kubernetes.backend import KubernetesBackend
+from muster_cluster_agent.domain.fleet import NodeState
 from muster_cluster_agent.domain.kubernetes import lines, substates
 from muster_cluster_agent.domain.kubernetes.pods import Pod
 from muster_cluster_agent.domain.model import Failure, State
 from muster_cluster_agent.ports import StatusReport
 from tests.support.fake_api_server import Fault
 from tests.support.fake_kubelet import now
-from tests.support.kubernetes_backends import scene
+from tests.support.kubernetes_backends import FILE, scene
 from tests.support.kubernetes_loops import Loop, assignment, loop, release
-from tests.support.waiting import until
+from tests.support.waiting import eventually, until
 
 
 async def test_a_training_lives_and_leaves_nothing() -> None:
@@ -369,3 +370,22 @@ async def test_a_start_that_lasts_says_what_it_is_doing(monkeypatch: pytest.Monk
         await here.told_last("READY")
         last = [each.status for each in here.told.of(StatusReport) if isinstance(each, StatusReport)][-1]
         assert last.start is None
+
+
+async def test_a_taint_counts_from_when_it_was_first_seen() -> None:
+    async with scene() as made, loop(made, file=f"{FILE}drain_taints: {{spot: 600}}\n") as here:
+        taint = {"key": "spot", "effect": "NoSchedule"}
+        made.server.change("nodes", "n-0", lambda node: node["spec"].update(taints=[taint]))
+        first = await drained(here)
+        assert first is not None
+        made.server.change("nodes", "n-0", lambda node: node["metadata"]["labels"].update(rack="r2"))
+        await eventually(here.backend.fleet, lambda fleet: ("rack", "r2") in fleet.nodes[0].labels)
+        assert await drained(here) == first
+        made.server.change("nodes", "n-0", lambda node: node["spec"].update(taints=[]))
+        await eventually(here.backend.fleet, lambda fleet: fleet.nodes[0].state is NodeState.READY)
+
+
+async def drained(here: Loop) -> float | None:
+    """When node n-0 goes, once it is reported so."""
+    found = await eventually(here.backend.fleet, lambda fleet: fleet.nodes[0].state is NodeState.DRAINING)
+    return found.nodes[0].drain_deadline

@@ -40,12 +40,14 @@ tolerate: [{key: gpu, operator: Exists, effect: NoSchedule}]
 pull_secrets: [registry]
 node_gone_after: never
 rate: {calls: 50, burst: 100}
+drain_taints: {ToBeDeletedByClusterAutoscaler: 600, spot: 120}
 """
     file = parse(text, where=WHERE)
     assert (file.kubeconfig, file.context, file.managed) == (Path("/etc/muster/admin.conf"), "lab", False)
     assert file.style.tolerate == ({"key": "gpu", "operator": "Exists", "effect": "NoSchedule"},)
     assert (file.counting.resource, file.counting.tolerated, file.counting.gone_after) == ("amd.com/gpu", {"gpu"}, None)
     assert (file.style.scheduler, file.style.pull_secrets, file.rate) == ("kai-scheduler", ("registry",), 50.0)
+    assert file.counting.drains == (("ToBeDeletedByClusterAutoscaler", 600.0), ("spot", 120.0))
 
 
 def test_an_image_for_notebooks_lets_jupyter_in() -> None:

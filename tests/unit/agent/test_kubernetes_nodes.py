@@ -9,7 +9,7 @@ import pytest
 from muster_cluster_agent.domain.fleet import NodeState, Taint
 from muster_cluster_agent.domain.kubernetes import nodes
 from muster_cluster_agent.domain.kubernetes.amounts import Amounts
-from muster_cluster_agent.domain.kubernetes.nodes import Counting, node_of, reported, view
+from muster_cluster_agent.domain.kubernetes.nodes import Counting, drained_by, node_of, reported, view
 from muster_cluster_agent.domain.kubernetes.pods import Pod
 from muster_cluster_agent.domain.model import NodeHealth
 
@@ -92,3 +92,32 @@ def test_a_node_without_its_object_may_live_on() -> None:
     assert view(gone, 1001.0, COUNTING).health is NodeHealth.SILENT
     assert view(gone, 1900.0, COUNTING).health is NodeHealth.LOST
     assert view(gone, 1001.0, COUNTING).boot == "b"
+
+
+SPOT = {"key": "spot", "value": "yes", "effect": "NoSchedule"}
+LEAVING = {"key": "leaving", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
+DRAINS = Counting(drains=(("spot", 120.0), ("leaving", 600.0)))
+NEW_YEAR = 1_767_225_600.0
+
+
+@pytest.mark.parametrize(
+    ("taints", "goes_at"),
+    [
+        ([], None),
+        ([{"key": "other", "effect": "NoSchedule"}], None),
+        ([SPOT], NEW_YEAR + 1000 + 120),  # it does not say when it was added
+        ([LEAVING], NEW_YEAR + 600),
+        ([SPOT, LEAVING], NEW_YEAR + 600),
+    ],
+)
+def test_a_taint_announces_when_a_node_goes(taints: list[dict[str, str]], goes_at: float | None) -> None:
+    node = node_of(raw(spec={"taints": taints}))
+    assert drained_by(node, DRAINS, NEW_YEAR + 1000) == goes_at
+    found = reported(node, [], DRAINS, goes_at)
+    assert (found.state, found.drain_deadline) == (NodeState.DRAINING if goes_at else NodeState.READY, goes_at)
+
+
+def test_the_earlier_of_two_deadlines_counts() -> None:
+    node = node_of(raw(metadata={"annotations": {nodes.DRAIN_DEADLINE: "2026-01-01T00:10:00Z"}}))
+    assert reported(node, [], DRAINS, NEW_YEAR + 60).drain_deadline == NEW_YEAR + 60
+    assert reported(node, [], DRAINS, NEW_YEAR + 6000).drain_deadline == NEW_YEAR + 600

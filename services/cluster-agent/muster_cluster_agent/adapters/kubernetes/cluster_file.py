@@ -23,7 +23,7 @@ from muster_cluster_agent.errors import ClusterFileError
 _TOP: Final = frozenset(
     {"cluster", "backend", "kubeconfig", "context", "namespace", "namespaces", "scheduler", "priority_class", "binder"}
     | {"images", "runtime_class", "devices", "tolerate", "pull_secrets", "node_gone_after", "pull_deadline", "rate"}
-    | {"allow", "urls"}
+    | {"allow", "urls", "drain_taints"}
 )
 _DEVICES: Final = frozenset({"resource"})
 _IMAGES: Final = frozenset({"git", "notebook", "tensorboard"})
@@ -93,6 +93,7 @@ def parse(text: str, *, where: Path) -> KubernetesFile:
             resource=resource,
             tolerated=frozenset(one["key"] for one in tolerate if one.get("key")),
             gone_after=_gone_after(reader, top),
+            drains=_drains(reader, top),
         ),
         allowed=reader.get(top, "allow", "file", _allowed, frozenset()),
         pull_seconds=reader.get(top, "pull_deadline", "file", values.seconds, 3600.0),
@@ -144,6 +145,15 @@ def _toleration(reader: Reader, raw: Any, path: str) -> Mapping[str, str]:
         "effect": reader.get(source, "effect", path, values.choice("NoSchedule", "PreferNoSchedule", "NoExecute"), ""),
     }
     return {name: text for name, text in found.items() if text}
+
+
+def _drains(reader: Reader, top: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
+    """Return the taints that announce that a node goes, with the seconds that are left."""
+    found = top.get("drain_taints") or {}
+    if not isinstance(found, Mapping) or not all(isinstance(key, str) and key for key in found):
+        reader.errors.append("file.drain_taints: expected seconds by the key of a taint, such as {spot: 120}")
+        return ()
+    return tuple((key, reader.get(found, key, "drain_taints", values.seconds, 0.0)) for key in found)
 
 
 def _gone_after(reader: Reader, top: Mapping[str, Any]) -> float | None:

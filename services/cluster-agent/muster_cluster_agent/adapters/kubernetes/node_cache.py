@@ -43,6 +43,7 @@ class NodeCache:
         self._gone: dict[str, KubernetesNode] = {}
         self._reported: dict[str, Node] = {}
         self._stale: set[str] = set()  # nodes whose report has to be made again
+        self._drained_by: dict[str, float] = {}  # nodes that a taint announces to go, and when
         self._others: dict[str, dict[str, Pod]] = defaultdict(dict)  # pods that are not Muster's, by node and key
 
     @property
@@ -76,7 +77,8 @@ class NodeCache:
             if node is None:
                 self._reported.pop(name, None)
             else:
-                self._reported[name] = nodes.reported(node, self._others.get(name, {}).values(), self._counting)
+                others, drained_by = self._others.get(name, {}).values(), self._drained_by.get(name)
+                self._reported[name] = nodes.reported(node, others, self._counting, drained_by)
         self._stale.clear()
         return tuple(self._reported[name] for name in sorted(self._reported))
 
@@ -97,6 +99,11 @@ class NodeCache:
             self._gone.pop(key, None)
         elif old is not None:
             self._gone[key] = nodes.without_object(key, self._clock(), uid=old.uid, boot=old.boot)
+        drained_by = None if new is None else nodes.drained_by(new, self._counting, self._clock())
+        if drained_by is None:
+            self._drained_by.pop(key, None)
+        else:  # the first time counts: the node changes again while it has the taint
+            self._drained_by[key] = min(drained_by, self._drained_by.get(key, drained_by))
         self.due = True  # judged once for many: a list of 1,000 nodes is 1,000 changes
         self._report_again(key)
 

@@ -32,7 +32,11 @@ _MEBIBYTE: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class KubernetesNode:
-    """A node of its JSON. silent_since: since when it has not been Ready; None: it is. Times in seconds since 1970."""
+    """A node of its JSON.
+
+    silent_since: since when it has not been Ready; None: it is. tainted_at: when taints were added, where the cluster
+    says so, by their keys. Times in seconds since 1970.
+    """
 
     name: str
     uid: str
@@ -44,6 +48,7 @@ class KubernetesNode:
     taints: tuple[Taint, ...]
     allocatable: Amounts
     out_of_service: bool = False
+    tainted_at: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +56,14 @@ class Counting:
     """How devices are counted and what is hidden, as the cluster file says.
 
     resource: whose units are GPUs. tolerated: keys of taints that every pod of Muster tolerates. gone_after: seconds
-    after which a silent node counts as gone for good; None: never.
+    after which a silent node counts as gone for good; None: never. drains: taints that announce that a node goes, by
+    their keys, with the seconds that are left from then on.
     """
 
     resource: str = "nvidia.com/gpu"
     tolerated: frozenset[str] = field(default=frozenset())
     gone_after: float | None = 900.0
+    drains: tuple[tuple[str, float], ...] = ()
 
 
 def node_of(raw: Json) -> KubernetesNode:
@@ -81,11 +88,27 @@ def node_of(raw: Json) -> KubernetesNode:
             found.pop("cpu", 0), found.pop("memory", 0), tuple(sorted((n, a) for n, a in found.items() if a))
         ),
         out_of_service=any(one.key == OUT_OF_SERVICE for one in taints),
+        tainted_at=tuple((one["key"], at) for one in spec.get("taints") or () if (at := moment(one.get("timeAdded")))),
     )
 
 
-def reported(node: KubernetesNode, others: Iterable[Pod], counting: Counting) -> Node:
-    """The node as the scheduler hears of it. others: pods on it that are not Muster's and not terminal."""
+def drained_by(node: KubernetesNode, counting: Counting, now: float) -> float | None:
+    """Return when a node goes by the taints that announce it; None: none does.
+
+    A taint that does not say when it was added counts from `now`: the API server writes that for NoExecute alone.
+    """
+    added = dict(node.tainted_at)
+    keys = {taint.key for taint in node.taints}
+    ends = [added.get(key, now) + seconds for key, seconds in counting.drains if key in keys]
+    return min(ends, default=None)
+
+
+def reported(node: KubernetesNode, others: Iterable[Pod], counting: Counting, drained_by: float | None = None) -> Node:
+    """The node as the scheduler hears of it.
+
+    others: pods on it that are not Muster's and not terminal. drained_by: when it goes by a taint that announces it.
+    """
+    deadline = min((at for at in (node.drain_deadline, drained_by) if at is not None), default=None)
     labels = dict(node.labels)
     devices = 0 if is_shared(node) else dict(node.allocatable.extended).get(counting.resource, 0)
     foreign = _foreign([pod.amounts for pod in others], counting)
@@ -93,10 +116,10 @@ def reported(node: KubernetesNode, others: Iterable[Pod], counting: Counting) ->
         name=node.name,
         uid=node.uid,
         boot_id=node.boot,
-        state=_state(node),
+        state=_state(node, deadline),
         cpu_milli=node.allocatable.cpu,
         memory_bytes=node.allocatable.memory,
-        drain_deadline=node.drain_deadline,
+        drain_deadline=deadline,
         labels=node.labels,
         taints=tuple(
             taint
@@ -148,12 +171,12 @@ def _silence(ready: Json, metadata: Json) -> float:
     return moment(ready.get("lastTransitionTime")) or moment(metadata.get("creationTimestamp")) or 0.0
 
 
-def _state(node: KubernetesNode) -> NodeState:
+def _state(node: KubernetesNode, deadline: float | None) -> NodeState:
     if node.out_of_service:
         return NodeState.OUT_OF_SERVICE
     if node.silent_since is not None:
         return NodeState.NOT_READY
-    if node.drain_deadline is not None:
+    if deadline is not None:
         return NodeState.DRAINING
     return NodeState.CORDONED if node.unschedulable else NodeState.READY
 
