@@ -103,3 +103,12 @@ async def test_a_root_stays_while_its_pod_may_run(rounds: list[bool]) -> None:
         ]
         here.agent.take(release())
         await here.nothing_left()
+
+
+async def test_a_namespace_that_the_agent_makes_has_the_level_of_its_file() -> None:
+    file = "cluster: c\nbackend: kubernetes\nkubeconfig: none\npod_security: baseline\n"
+    async with scene() as made, loop(made, file=file) as here:
+        here.agent.take(assignment("true", namespace="runai-new"))
+        await here.told_last("SUCCEEDED", "GONE")
+        labels = made.server.objects["namespaces"]["runai-new"]["metadata"]["labels"]
+        assert labels["pod-security.kubernetes.io/enforce"] == "baseline"

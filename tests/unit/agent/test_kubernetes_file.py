@@ -41,13 +41,24 @@ pull_secrets: [registry]
 node_gone_after: never
 rate: {calls: 50, burst: 100}
 drain_taints: {ToBeDeletedByClusterAutoscaler: 600, spot: 120}
+service_accounts: {vision: trainer, audio: reader}
 """
     file = parse(text, where=WHERE)
     assert (file.kubeconfig, file.context, file.managed) == (Path("/etc/muster/admin.conf"), "lab", False)
     assert file.style.tolerate == ({"key": "gpu", "operator": "Exists", "effect": "NoSchedule"},)
     assert (file.counting.resource, file.counting.tolerated, file.counting.gone_after) == ("amd.com/gpu", {"gpu"}, None)
     assert (file.style.scheduler, file.style.pull_secrets, file.rate) == ("kai-scheduler", ("registry",), 50.0)
+    assert file.style.service_accounts == (("audio", "reader"), ("vision", "trainer"))
     assert file.counting.drains == (("ToBeDeletedByClusterAutoscaler", 600.0), ("spot", 120.0))
+
+
+def test_a_level_of_security_is_for_namespaces_that_the_agent_makes() -> None:
+    text = "cluster: north\nbackend: kubernetes\npod_security: {level}\nnamespaces: {mode}\n"
+    assert parse(text.format(level="baseline", mode="managed"), where=WHERE).pod_security == "baseline"
+    with pytest.raises(ClusterFileError, match="label the namespaces yourself"):
+        parse(text.format(level="baseline", mode="listed"), where=WHERE)
+    with pytest.raises(ClusterFileError, match="'strict' is not one of privileged, baseline, restricted"):
+        parse(text.format(level="strict", mode="managed"), where=WHERE)
 
 
 def test_an_image_for_notebooks_lets_jupyter_in() -> None:

@@ -157,9 +157,12 @@ def test_a_cluster_says_what_every_pod_has() -> None:
         scheduler="kai",
         pull_secrets=("shared",),
         tolerate=({"key": "gpu", "operator": "Exists"},),
+        service_accounts=(("other", "reader"), (plan(image="x").project, "trainer")),
     )
     spec = made(style, image="x", image_pull_secrets=workload_pb2.StringList(values=["own", "shared"]))["spec"]
     assert (spec["priorityClassName"], spec["runtimeClassName"], spec["schedulerName"]) == ("muster", "nvidia", "kai")
+    assert (spec["serviceAccountName"], spec["automountServiceAccountToken"]) == ("trainer", False)
+    assert "serviceAccountName" not in made(image="x")["spec"]
     assert spec["imagePullSecrets"] == [{"name": "own"}, {"name": "shared"}]
     keys = [each["key"] for each in spec["tolerations"]]
     assert keys == ["gpu", "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]

@@ -69,7 +69,15 @@ class KubernetesBackend:
         self._observed_at = 0.0
         self._cache = Cache(client, owner, file.counting, file.namespace, clock)
         self._recorder = Recorder(client, self._cache, owner)
-        prerequisites = Prerequisites(client, self._cache, owner, file.style.urls, managed=file.managed, clock=clock)
+        prerequisites = Prerequisites(
+            client,
+            self._cache,
+            owner,
+            file.style.urls,
+            managed=file.managed,
+            pod_security=file.pod_security,
+            clock=clock,
+        )
         self._acting = Acting(client, self._cache, self._recorder, prerequisites, owner, file.style, clock)
         self._addressing = Addressing(client, self._cache, prerequisites)
         self._starts = StartWatch(client, self._acting, file.pull_seconds)

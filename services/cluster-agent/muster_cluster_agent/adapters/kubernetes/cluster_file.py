@@ -23,7 +23,7 @@ from muster_cluster_agent.errors import ClusterFileError
 _TOP: Final = frozenset(
     {"cluster", "backend", "kubeconfig", "context", "namespace", "namespaces", "scheduler", "priority_class", "binder"}
     | {"images", "runtime_class", "devices", "tolerate", "pull_secrets", "node_gone_after", "pull_deadline", "rate"}
-    | {"allow", "urls", "drain_taints"}
+    | {"allow", "urls", "drain_taints", "service_accounts", "pod_security"}
 )
 _DEVICES: Final = frozenset({"resource"})
 _IMAGES: Final = frozenset({"git", "notebook", "tensorboard"})
@@ -32,6 +32,7 @@ _DOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]
 _TOLERATION: Final = frozenset({"key", "operator", "value", "effect"})
 _RATE: Final = frozenset({"calls", "burst"})
 _NEVER: Final = "never"
+_POD_SECURITY: Final = ("privileged", "baseline", "restricted")  # the levels of the Pod Security Standards
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,9 @@ class KubernetesFile:
     """The whole file.
 
     kubeconfig None: the pod's own account. namespace: the agent's own. managed: namespaces of projects are made where
-    they are missing. allowed: what pods may have of their nodes. pull_seconds: how long the images of a pod may be
-    pulled. rate, burst: calls of the API server a second, and at once.
+    they are missing, with that level of `pod_security` enforced. allowed: what pods may have of their nodes.
+    pull_seconds: how long the images of a pod may be pulled. rate, burst: calls of the API server a second, and at
+    once.
     """
 
     cluster: str
@@ -48,6 +50,7 @@ class KubernetesFile:
     context: str | None
     namespace: str
     managed: bool
+    pod_security: str = ""
     style: Style = field(default_factory=Style)
     counting: Counting = field(default_factory=Counting)
     allowed: frozenset[str] = frozenset()
@@ -78,6 +81,7 @@ def parse(text: str, *, where: Path) -> KubernetesFile:
         context=reader.get(top, "context", "file", values.text, "") or None,
         namespace=reader.get(top, "namespace", "file", values.text, "muster"),
         managed=reader.get(top, "namespaces", "file", values.choice("managed", "listed"), "managed") == "managed",
+        pod_security=reader.get(top, "pod_security", "file", values.choice(*_POD_SECURITY), ""),
         style=Style(
             resource=resource,
             priority_class=reader.get(top, "priority_class", "file", values.text, ""),
@@ -88,6 +92,7 @@ def parse(text: str, *, where: Path) -> KubernetesFile:
             direct=reader.get(top, "binder", "file", values.choice("pinned", "direct"), "pinned") == "direct",
             images=_images(reader, top),
             urls=_urls(reader, top),
+            service_accounts=_accounts(reader, top),
         ),
         counting=Counting(
             resource=resource,
@@ -102,6 +107,8 @@ def parse(text: str, *, where: Path) -> KubernetesFile:
     )
     if found.style.direct and found.style.scheduler:
         reader.errors.append("file.scheduler: no scheduler looks at a pod with `binder: direct`; leave one of them out")
+    if found.pod_security and not found.managed:
+        reader.errors.append("file.pod_security: with `namespaces: listed` label the namespaces yourself")
     if found.context and found.kubeconfig is None:
         reader.errors.append("file.context: it is a context of a kubeconfig; add `kubeconfig`")
     if reader.errors:
@@ -145,6 +152,12 @@ def _toleration(reader: Reader, raw: Any, path: str) -> Mapping[str, str]:
         "effect": reader.get(source, "effect", path, values.choice("NoSchedule", "PreferNoSchedule", "NoExecute"), ""),
     }
     return {name: text for name, text in found.items() if text}
+
+
+def _accounts(reader: Reader, top: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return the ServiceAccount of each project's pods."""
+    found: dict[str, str] = reader.get(top, "service_accounts", "file", values.texts, dict[str, str]())
+    return tuple(sorted(found.items()))
 
 
 def _drains(reader: Reader, top: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:

@@ -47,6 +47,7 @@ from muster_cluster_agent.domain.model import RunKey
 from muster_cluster_agent.domain.plan import ReplicaPlan
 
 _CONFLICT: Final = 409
+_POD_SECURITY: Final = "pod-security.kubernetes.io/enforce"
 _PAGE: Final = "500"
 _MUTABLE: Final = frozenset({SERVICE, INGRESS})  # they follow the newest revision; a claim holds data and stays
 _REMEMBERED: Final = 20_000  # roots, so that a member of a gang costs no call for what the gang shares
@@ -70,7 +71,11 @@ class _Known:
 
 
 class Prerequisites:
-    """Makes what is missing. managed: namespaces of projects are made, too. clock: seconds since 1970."""
+    """Makes what is missing.
+
+    managed: namespaces of projects are made, too. pod_security: the level that is enforced there; empty: the cluster's
+    own. clock: seconds since 1970.
+    """
 
     def __init__(
         self,
@@ -80,6 +85,7 @@ class Prerequisites:
         urls: Urls,
         *,
         managed: bool,
+        pod_security: str = "",
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
@@ -88,6 +94,7 @@ class Prerequisites:
         self._urls = urls
         self._hosts = asyncio.Lock()  # so that two workloads do not take one host at the same time
         self._managed = managed
+        self._enforced = {_POD_SECURITY: pod_security} if pod_security else {}
         self._clock = clock
         self._known: OrderedDict[tuple[str, str], _Known] = OrderedDict()  # by namespace and root
         self._with_programs: set[str] = set()  # namespaces
@@ -312,7 +319,7 @@ class Prerequisites:
         if found is not None and found.accepts(plan.project, self._owner):
             return None
         if found is None and self._managed:
-            labels = {**self._owner.labels(), marks.PROJECT: plan.project}
+            labels = {**self._owner.labels(), marks.PROJECT: plan.project, **self._enforced}
             body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": plan.namespace, "labels": labels}}
             try:
                 await self._client.post("/api/v1/namespaces", body)

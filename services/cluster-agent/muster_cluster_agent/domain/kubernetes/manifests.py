@@ -49,7 +49,7 @@ class Style:
 
     resource: the extended resource whose units are GPUs. tolerate: tolerations as the API has them. direct: a pod names
     its node itself, so that no scheduler of the cluster looks at it. images: those that the cluster gives. urls: how
-    workloads are reached from outside.
+    workloads are reached from outside. service_accounts: by project; pods of other projects have the default one.
     """
 
     resource: str = "nvidia.com/gpu"
@@ -61,6 +61,7 @@ class Style:
     direct: bool = False
     images: Images = field(default_factory=Images)
     urls: Urls = field(default_factory=Urls)
+    service_accounts: tuple[tuple[str, str], ...] = ()
 
 
 def classes_of(style: Style) -> Manifest:
@@ -137,6 +138,7 @@ def _pod_spec(plan: ReplicaPlan, container: Container, style: Style) -> Manifest
     named = {
         "initContainers": _init_containers(plan, container, style, mounts),
         **classes_of(style),
+        "serviceAccountName": dict(style.service_accounts).get(plan.project, ""),
         "imagePullSecrets": [{"name": name} for name in secrets],
         "securityContext": _pod_security(container),
         "hostIPC": container.host_ipc,
