@@ -23,7 +23,7 @@ from tests.support.kubernetes import Cluster
 from tests.support.kubernetes_stack import kubernetes_stack
 from tests.support.waiting import eventually_now
 
-NODES: Final = 5
+NODES: Final = 20  # room for all workloads at the same time: none is preempted
 GPUS: Final = 8  # of a node
 _CLEARED_SECONDS: Final = 60.0  # from the last end of a workload until nothing of any is left
 _KEPT: Final = ("namespaces/", "leases/", "configmaps/muster-lab/muster-agent")

@@ -26,8 +26,9 @@ from muster_cluster_agent.domain.model import NodeHealth, NodeView, Observed
 from muster_cluster_agent.end import end
 from muster_cluster_agent.ports import StatusReport
 from tests.support.agent_loops import Told, assignment, release, running
+from tests.support.agents import workload_id
 from tests.support.backends import FakeBackend
-from tests.support.waiting import until
+from tests.support.waiting import eventually, until
 
 FILE = "cluster: c\nnodes:\n  - {name: n-0, devices: {count: 2, model: A100-40GB, memory: 40Gi}}\n"
 
@@ -124,7 +125,7 @@ async def _ends_by_itself(
 ) -> bool:
     """One heartbeat is acknowledged and no other. Does the replica end by itself?
 
-    stopping: it has been told to end, and has a grace that is longer than the deadline.
+    stopping: it has been told to end once it says that it is deaf, and has a grace that is longer than the deadline.
     """
     async with local(folder, f"{dead_man}\n{FILE}") as backend:
         told = Told()
@@ -133,6 +134,8 @@ async def _ends_by_itself(
             agent.take(assignment(1, command))
             await until(lambda: "READY" in told.states(1), within=60)
             if stopping:
+                (name,) = await backend.replicas_with_logs(workload_id(1))
+                await eventually(lambda: backend.log_tail(name, 100), lambda said: b"deaf" in said, within=60)
                 agent.take(replace(release(1), grace=300.0))
             try:
                 await until(lambda: holds(told), within=10)
@@ -158,5 +161,5 @@ async def test_without_the_deadline_it_runs_on(tmp_path: Path) -> None:
 async def test_a_replica_that_is_being_stopped_has_no_longer_than_the_deadline(
     tmp_path: Path, dead_man: str, *, ends: bool
 ) -> None:
-    ignores = "sh -c \"trap '' TERM; while :; do sleep 1; done\""
+    ignores = "sh -c \"trap '' TERM; echo deaf; while :; do sleep 1; done\""
     assert await _ends_by_itself(tmp_path, dead_man, _dead, ignores, stopping=True) is ends

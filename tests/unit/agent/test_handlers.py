@@ -7,15 +7,17 @@ from dataclasses import replace
 
 import pytest
 
-from muster_cluster_agent.domain.actions import Answer, BackendAction, Create, Refuse
+from muster_cluster_agent.domain.actions import Answer, BackendAction, Create, Outcome, Refuse
 from muster_cluster_agent.domain.model import (
     Assignment,
     NodeHealth,
+    Pattern,
+    Run,
     RunKey,
     Share,
 )
 from muster_cluster_agent.domain.plan import ReplicaPlan, replica_plans
-from muster_cluster_agent.errors import SecretsError
+from muster_cluster_agent.errors import BackendError, SecretsError
 from muster_cluster_agent.handlers import agenda
 from muster_cluster_agent.handlers.agent import Taken
 from muster_cluster_agent.ports import (
@@ -391,3 +393,39 @@ async def test_a_replica_without_its_credential_is_not_started() -> None:
         deaf.take(assignment(2))
         await until(lambda: told.states(2) == ["SUCCEEDED", "GONE"])
     assert list(fake.starts.values()) == [1]
+
+
+async def test_many_actions_that_fail_at_once_are_one_try() -> None:
+    class Deaf(FakeBackend):
+        asked = 0
+
+        async def act(self, action: BackendAction) -> Answer:
+            self.asked += 1
+            return Answer(Outcome.UNKNOWN, "no answer")
+
+    fake, told = Deaf(), Told()
+    one = assignment(1)
+    many = replace(one.revisions[0], pattern=Pattern.TRIALS, runs=(Run("worker", 0, 5, "n-0"),))
+    async with running(fake, told) as agent:
+        agent.take(replace(one, revisions=(many,)))
+        await until(lambda: fake.asked == 5)
+        assert agent.agenda.case(workload_id(1)).tries <= 1
+        await until(lambda: fake.asked >= 10)  # it is tried again
+
+
+async def test_a_back_end_that_does_not_answer_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    class Away(FakeBackend):
+        closes = 0
+
+        async def close_runs(self, workload_id: str, run: RunKey) -> None:
+            self.closes += 1
+            if self.closes < 3:
+                raise BackendError("the API server does not answer")
+
+    fake, told = Away(), Told()
+    async with running(fake, told) as agent:
+        agent.take(assignment(1))
+        await until(lambda: told.states(1) == ["SUCCEEDED", "GONE"])
+        agent.take(release(1))
+        await until(lambda: fake.closes == 3)
+    assert "Traceback" not in caplog.text

@@ -33,7 +33,7 @@ from muster_cluster_agent.domain.model import Assignment, NodeView, Release, Sta
 from muster_cluster_agent.domain.plan import ReplicaPlan, plans_of
 from muster_cluster_agent.domain.reconcile import Scene, reconcile
 from muster_cluster_agent.domain.sealed import is_sealed, opened
-from muster_cluster_agent.errors import SecretsError
+from muster_cluster_agent.errors import BackendError, SecretsError
 from muster_cluster_agent.handlers.agenda import Agenda, Case
 from muster_cluster_agent.handlers.telling import Telling
 from muster_cluster_agent.ports import (
@@ -242,6 +242,9 @@ class Agent:
             workload_id = await self.agenda.take()
             try:
                 await self._settle(workload_id)
+            except BackendError as error:  # it does not answer now: no fault of the workload, and none of ours
+                log.warning("workload_not_settled", workload_id=workload_id, error=str(error))
+                self.agenda.again(workload_id)
             except Exception:  # one bad workload must not stop the others: said, and tried again later
                 log.exception("workload_failed", workload_id=workload_id)
                 self._give_up(workload_id)
@@ -279,8 +282,11 @@ class Agent:
             held_back=self._hold,
         )
         actions = reconcile(scene, self._clock())
+        unsettled = False
         for step in steps_of(actions):
-            await asyncio.gather(*(self._do(workload_id, case, action) for action in step))
+            unsettled |= any(await asyncio.gather(*(self._do(case, action) for action in step)))
+        if unsettled:  # once for all of them: each time it is due later than before
+            self.agenda.again(workload_id)
         if case.desired is not scene.desired:
             return  # a record came meanwhile, which has made the workload due again
         idle = not observed and not actions
@@ -295,7 +301,8 @@ class Agent:
         if idle and (case.desired is None or finished):
             self.agenda.drop(workload_id)
 
-    async def _do(self, workload_id: str, case: Case, action: Action) -> None:
+    async def _do(self, case: Case, action: Action) -> bool:
+        """Do one action; return whether it has to be tried again."""
         match action:
             case Refuse():
                 self.telling.refuse_once(case, action)
@@ -304,31 +311,31 @@ class Agent:
             case Absent():
                 self.telling.absent(case, action)
             case _:
-                await self._ask_backend(workload_id, case, action)
+                return await self._ask_backend(case, action)
+        return False
 
-    async def _ask_backend(self, workload_id: str, case: Case, action: BackendAction) -> None:
+    async def _ask_backend(self, case: Case, action: BackendAction) -> bool:
         if isinstance(action, Create) and is_sealed(action.plan):
             found = await self._opened(action.plan)
             if found is None:
-                self.agenda.again(workload_id)
-                return
+                return True
             action = Create(found)
         answer = await self._backend.act(action)
         if answer.outcome in {Outcome.DONE, Outcome.ALREADY}:
             if isinstance(action, Remove):
                 case.removed.add(action.name)
                 self.telling.book.drop(action.name)
-            return
+            return False
         log.info("action_not_done", action=type(action).__name__, outcome=answer.outcome.value, why=answer.message)
         if isinstance(action, Create) and answer.outcome is Outcome.CONFLICT:
             # A resync clears `denied`, so that a lost report is sent again; `removed` stays.
             case.denied.add(action.plan.name)
             self.telling.was_here(case, action.plan, answer.message)
-            return
+            return False
         if isinstance(action, Create) and answer.code is not None:
             # The scheduler may place it elsewhere. Until it does, it is still wanted here, and tried again.
             self.telling.refuse_once(case, refusal_of(action.plan, answer.code, answer.message))
-        self.agenda.again(workload_id)
+        return True
 
     async def _opened(self, plan: ReplicaPlan) -> ReplicaPlan | None:
         """The plan with its credentials, or None where they cannot be had now: it is tried again."""

@@ -53,6 +53,8 @@ from muster_kernel.reasons import RefusalCode
 SILENT_SECONDS: Final = 10.0
 """How long the API server may be without an answer before what is known counts as old."""
 _LOOK_SECONDS: Final = 5.0
+_NO_LEAD_SECONDS: Final = 1.0
+_NO_LEAD: Final = Answer(Outcome.UNKNOWN, "this agent does not lead the cluster now, and changes nothing")
 _TURN: Final = 250  # pods after which other tasks run: a look at 10,000 pods held reports up for 0.3 s
 
 log = logs.get(__name__)
@@ -197,6 +199,9 @@ class KubernetesBackend:
 
     async def act(self, action: BackendAction) -> Answer:
         """Does one action. Raises nothing: what is not known is Outcome.UNKNOWN."""
+        if self._client.lead_left() <= 0:
+            await asyncio.sleep(_NO_LEAD_SECONDS)  # every workload asks, and asks again
+            return _NO_LEAD
         match action:
             case Create() if self._departure.retired:
                 return Answer(Outcome.REFUSED, RETIRED_AGENT, RefusalCode.AGENT_ERROR)
