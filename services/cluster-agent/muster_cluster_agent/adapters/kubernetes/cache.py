@@ -355,7 +355,7 @@ class Cache:
 
     def look_at_nodes(self, now: float) -> None:
         """Judge the nodes again. The workloads on those that are in another state now are due."""
-        changed = self.nodes.judge(now, {pod.node for pod in self.by_name.values()})
+        changed = self.nodes.judge(now, lambda: {pod.node for pod in self.by_name.values()})
         if not changed:
             return
         for pod in self.by_name.values():

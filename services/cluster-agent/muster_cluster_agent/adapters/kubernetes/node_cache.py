@@ -57,8 +57,11 @@ class NodeCache:
             if name and name not in self.items and name not in self._gone:
                 self._gone[name] = nodes.without_object(name, now)
 
-    def judge(self, now: float, used: AbstractSet[str]) -> AbstractSet[str]:
-        """Return the names of the nodes that are in another state now. used: those to which Muster's pods are bound."""
+    def judge(self, now: float, used: Callable[[], AbstractSet[str]]) -> AbstractSet[str]:
+        """Return the names of the nodes that are in another state now.
+
+        used: names those to which Muster's pods are bound; called only after a change, since it looks at every pod.
+        """
         self.due = False
         known = {**self._gone, **self.items}
         views = {name: nodes.view(node, now, self._counting) for name, node in known.items()}
@@ -66,7 +69,7 @@ class NodeCache:
             return frozenset()
         changed = {name for name, view in views.items() if self.views.get(name) != view}
         self.views = views
-        for name in self._gone.keys() - used:
+        for name in self._gone.keys() - used():
             del self._gone[name]
         return changed
 
