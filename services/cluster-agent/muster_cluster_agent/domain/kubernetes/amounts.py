@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Final
 
 Json = Mapping[str, Any]
@@ -29,6 +30,7 @@ class Amounts:
     extended: tuple[tuple[str, int], ...] = ()
 
 
+@lru_cache(maxsize=4_096)  # a cluster has few, and each event of a pod has some
 def quantity(text: str) -> Fraction:
     """A quantity as the API writes it, such as `1500m`, `2Gi` or `129e6`. Raises ValueError.
 

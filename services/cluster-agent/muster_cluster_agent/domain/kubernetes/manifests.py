@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from muster_cluster_agent.domain.container import Container, Security
@@ -226,8 +226,7 @@ def _init_containers(
     plan: ReplicaPlan, container: Container, style: Style, mounts: Sequence[Manifest]
 ) -> list[Manifest]:
     """Those that run before it or with it. One that runs before asks for as much, but for no device."""
-    without_devices = _resources(replace(plan, anonymous=0), replace(container, extended=()), style)
-    common = {"resources": without_devices, "securityContext": _container_security(container.security)}
+    common = {"resources": _amounts(plan, {}), "securityContext": _container_security(container.security)}
     blocks = storage.blocks_of(plan)
     folders = [mount for mount in mounts if mount["name"] not in blocks]
     return extra_containers.containers_of(
@@ -293,10 +292,15 @@ def _expanded(word: str, env: Mapping[str, str], secrets: Collection[str]) -> st
 
 
 def _resources(plan: ReplicaPlan, container: Container, style: Style) -> Manifest:
-    """Requests and limits. Devices and other extended resources are both at once, as the API wants them."""
+    """Return its requests and limits, with its devices and other extended resources."""
     units = {name: str(count) for name, count in container.extended}
     if plan.anonymous:
         units[style.resource] = str(plan.anonymous)
+    return _amounts(plan, units)
+
+
+def _amounts(plan: ReplicaPlan, units: Mapping[str, str]) -> Manifest:
+    """Return requests and limits. units: of extended resources, which are both at once, as the API wants them."""
     limits = plan.limits
     requests = {"cpu": _milli(limits.cpu), "memory": _bytes(limits.memory)}
     most = {"cpu": _milli(limits.cpu_limit), "memory": _bytes(limits.memory_limit)}
