@@ -95,11 +95,12 @@ def draw_on_kubernetes(seed: int, workloads: int, kills: int) -> ChaosPlan:
     """The plan of a seed where the replicas are pods: only what stands between Muster and its pods is hit."""
     dice = random.Random(seed)
     every = [(target, frozen) for target in ON_KUBERNETES for frozen in (False, True)]
+    wipes = int(kills > len(every))  # each part is killed and frozen first
     hits = dice.sample(every, min(kills, len(every)))
-    hits += dice.choices(every, k=kills - len(hits))
+    hits += dice.choices(every, k=kills - len(hits) - wipes)
     dice.shuffle(hits)
-    if kills > 2:
-        hits[dice.randrange(kills // 3, max(kills // 3 + 1, 2 * kills // 3))] = (WIPE, False)
+    if wipes:
+        hits.insert(dice.randrange(kills // 3, 2 * kills // 3), (WIPE, False))
     at, kill_list = 0.0, []
     for target, frozen in hits:
         at += dice.uniform(*_GAP_ON_KUBERNETES)
