@@ -112,3 +112,16 @@ async def test_a_namespace_that_the_agent_makes_has_the_level_of_its_file() -> N
         await here.told_last("SUCCEEDED", "GONE")
         labels = made.server.objects["namespaces"]["runai-new"]["metadata"]["labels"]
         assert labels["pod-security.kubernetes.io/enforce"] == "baseline"
+
+
+async def test_a_pod_that_has_vanished_holds_no_namespace_up() -> None:
+    async with scene() as made, loop(made) as here:
+        here.agent.take(assignment("sleep 1000"))
+        await here.told_last("READY")
+        (key,) = here.pods()
+        made.kubelets.held.add("n-0")
+        made.server.remove("pods", key)  # with its finalizer: its container may run
+        await here.told_last("READY", "LOST")
+        delete_namespace(made)
+        await here.until(lambda: held_by_muster(here) == [])
+        assert here.told.states(1)[-1] == "LOST"
