@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from muster_cluster_agent.domain.kubernetes import marks
+from muster_cluster_agent.handlers import agenda
 from muster_cluster_agent.ports import StatusReport
 from tests.support.kubernetes_backends import NAMESPACE, PROJECT, Scene, scene
 from tests.support.kubernetes_loops import Loop, assignment, counted_rounds, loop, release
@@ -125,3 +126,13 @@ async def test_a_pod_that_has_vanished_holds_no_namespace_up() -> None:
         delete_namespace(made)
         await here.until(lambda: held_by_muster(here) == [])
         assert here.told.states(1)[-1] == "LOST"
+
+
+async def test_what_waits_for_its_namespace_starts_as_soon_as_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agenda, "_RETRY_SECONDS", 1000.0)  # the clock helps nothing
+    monkeypatch.setattr(agenda, "_LONGEST_RETRY", 1000.0)
+    async with scene() as made, loop(made) as here:
+        here.agent.take(assignment("true", namespace="runai-later"))
+        await here.refused("NamespaceNotOurs")
+        made.kubelets.add_namespace("runai-later", PROJECT)
+        await here.told_last("SUCCEEDED", "GONE")

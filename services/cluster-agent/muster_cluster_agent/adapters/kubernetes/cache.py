@@ -32,6 +32,7 @@ from muster_cluster_agent.ports import Changed
 _FLEET_SECONDS: Final = 1.0  # at most one inventory a second, however many pods of others change
 BOOT_SETTLES: Final = 60.0
 """Seconds that a container has to run before its node's boot is taken for the one on which it runs."""
+_MOST_AWAITED: Final = 1_000  # namespaces
 _CLOCK_SECONDS: Final = 5.0  # a silent node becomes a lost one by the clock alone
 
 _log = logs.get(__name__)
@@ -61,6 +62,7 @@ class Cache:
         self.objects = ProjectObjects(client, owner, self.namespaces.items, self._inventory_changed)
         self.namespace_listeners: list[Callable[[str], None]] = []
         """Called with the name of each namespace that goes, or is another one than before."""
+        self._awaiting: dict[str, set[str]] = {}  # workloads that a namespace did not take, by its name
         self.run_roots: dict[str, Root] = {}
         """Roots of runs and shards of them, by `namespace/name`."""
         self.workload_roots: dict[str, WorkloadRoot] = {}
@@ -275,6 +277,15 @@ class Cache:
         if old is not None and (new is None or new.terminating or new.uid != old.uid):
             for hear in self.namespace_listeners:
                 hear(key)
+        if new is not None and not new.terminating:
+            for workload_id in self._awaiting.pop(key, ()):
+                self.tell(workload_id)
+
+    def await_namespace(self, name: str, workload_id: str) -> None:
+        """Tell of a workload as soon as a namespace that does not take it now is another one, or is there."""
+        if len(self._awaiting) > _MOST_AWAITED:  # all are tried again by the clock, too
+            self._awaiting.clear()
+        self._awaiting.setdefault(name, set()).add(workload_id)
 
     def _root_changed(self, key: str, old: Root | WorkloadRoot | None, new: Root | WorkloadRoot | None) -> None:
         root = new if new is not None else old

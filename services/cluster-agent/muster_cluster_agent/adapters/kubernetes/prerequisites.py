@@ -331,6 +331,7 @@ class Prerequisites:
                     return None
             else:
                 return None
+        self._cache.await_namespace(plan.namespace, plan.workload_id)
         return refusals.namespace(plan.namespace, plan.project, found)
 
 
