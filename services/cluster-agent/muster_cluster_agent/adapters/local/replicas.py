@@ -90,6 +90,11 @@ class Replica:
         return None if line is None else (int(line["pid"]), int(line["start"] or 0))
 
 
+def _pattern(word: str) -> Pattern:
+    """Return the pattern of a spec. The last release wrote `torch` for a gang; its replicas go on over an upgrade."""
+    return Pattern.GANG if word == "torch" else Pattern(word)
+
+
 def facts(replica: Replica, service: tuple[str, ...] = ()) -> Observed:
     """The replica as reconciling sees it."""
     spec = replica.spec
@@ -108,7 +113,7 @@ def facts(replica: Replica, service: tuple[str, ...] = ()) -> Observed:
         k=int(spec["k"]),
         node=str(spec["node"]),
         boot=str(spec["node_boot"]),
-        pattern=Pattern(spec["pattern"]),
+        pattern=_pattern(str(spec["pattern"])),
         created_at=float(spec["created_at"]),
         supervised=replica.supervised,
         started_at=float(started["at"]) if started is not None else None,
