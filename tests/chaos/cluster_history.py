@@ -35,7 +35,6 @@ class Version:
 class Call:
     """A call that asked for a new pod, as the audit log has it. code 0: the server never said how it ended."""
 
-    audit_id: str
     name: str
     code: int
 

@@ -1,6 +1,6 @@
 """Reads the history of a cluster's pods from its etcd, and from its API server's audit log.
 
-Called by `on_kubernetes.py`. Holds: the API server stores JSON and compacts nothing (`OPTIONS`), so that etcd still
+Called by `on_kubernetes.py`. Holds: the API server stores JSON and compacts nothing (`options`), so that etcd still
 has every version; the audit log is written before the call is answered.
 """
 
@@ -21,12 +21,11 @@ _PODS: Final = "/registry/pods/"
 _AFTER: Final = "/registry/pods0"  # the first key behind them
 _LAST: Final = "/registry/pods0-read-to-here"
 _END: Final = "/registry/pods1"
-_NEW_PODS: Final = {"verbs": ["create"], "resources": [{"group": "", "resources": ["pods"]}]}
 _POLICY: Final = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
     "rules": [
-        {"level": "Metadata", **_NEW_PODS},
+        {"level": "Metadata", "verbs": ["create"], "resources": [{"group": "", "resources": ["pods"]}]},
         {"level": "None"},
     ],
 }
@@ -83,7 +82,7 @@ def calls(folder: Path) -> list[Call]:
             code = int((event.get("responseStatus") or {}).get("code", 0))
             before = found.get(event["auditID"])
             name = about.get("name") or (before.name if before else "")
-            found[event["auditID"]] = Call(event["auditID"], name, code or (before.code if before else 0))
+            found[event["auditID"]] = Call(name, code or (before.code if before else 0))
     return [*found.values()]
 
 

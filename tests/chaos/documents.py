@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tests.support.kwok import CODE, SECONDS
+
 if TYPE_CHECKING:
     from tests.chaos.plan import Arrival
 
 PROJECT: Final = "chaos"
 SERVER: Final = Path(__file__).parent / "server.py"
-SECONDS: Final = "chaos.example.com/seconds"
-CODE: Final = "chaos.example.com/code"
 _PYTHON: Final = f"{sys.executable} -I -S"
 
 

@@ -28,42 +28,6 @@ GPUS: Final = 8  # of a node
 _CLEARED_SECONDS: Final = 60.0  # from the last end of a workload until nothing of any is left
 _KEPT: Final = ("namespaces/", "leases/", "configmaps/muster-lab/muster-agent")
 _PROGRAMS: Final = "/muster-programs-"  # one ConfigMap a namespace, which stays
-_STAGE: Final = f"""
----
-apiVersion: kwok.x-k8s.io/v1alpha1
-kind: Stage
-metadata: {{name: pod-completes}}
-spec:
-  resourceRef: {{apiGroup: v1, kind: Pod}}
-  selector:
-    matchExpressions:
-    - {{key: .metadata.deletionTimestamp, operator: DoesNotExist}}
-    - {{key: .status.phase, operator: In, values: [Running]}}
-    - {{key: '.metadata.annotations["{documents.SECONDS}"]', operator: Exists}}
-  delay:
-    durationFrom: {{expressionFrom: '.metadata.annotations["{documents.SECONDS}"]'}}
-  next:
-    statusTemplate: |
-      {{{{ $now := Now }}}}
-      {{{{ $uid := .metadata.uid }}}}
-      {{{{ $code := index .metadata.annotations "{documents.CODE}" }}}}
-      phase: {{{{ if eq $code "0" }}}}Succeeded{{{{ else }}}}Failed{{{{ end }}}}
-      containerStatuses:
-      {{{{ range .spec.containers }}}}
-      - name: {{{{ .name | Quote }}}}
-        image: {{{{ .image | Quote }}}}
-        imageID: x
-        ready: false
-        restartCount: 0
-        state:
-          terminated:
-            exitCode: {{{{ $code }}}}
-            reason: {{{{ if eq $code "0" }}}}Completed{{{{ else }}}}Error{{{{ end }}}}
-            containerID: kwok://{{{{ $uid }}}}
-            startedAt: {{{{ $now | Quote }}}}
-            finishedAt: {{{{ $now | Quote }}}}
-      {{{{ end }}}}
-"""
 
 
 def missing() -> str:
@@ -80,7 +44,7 @@ def run(plan: ChaosPlan, folder: Path) -> Outcome:
     names = [f"n-{number}" for number in range(NODES)]
     with (
         kubernetes.cluster(folder, more=cluster_log.options(folder)) as found,
-        kwok.nodes(found, folder, names, GPUS, _STAGE),
+        kwok.nodes(found, folder, names, GPUS, kwok.COMPLETES),
     ):
         with kubernetes_stack(folder / "stack", found, None) as stack:
             hunter = killer.Killer(stack.stack, found.programs)

@@ -16,7 +16,9 @@ BACKEND: Final = "apiserver"
 WHOLE: Final = os.environ.get("MUSTER_CONFORMANCE") == "whole"
 pytestmark = pytest.mark.skipif(not built() and not WHOLE, reason=MISSING)
 CHOSEN: Final = {
-    name: each for name, each in load().items() if WHOLE or each.body.__module__.endswith((".objects", ".ends"))
+    name: each
+    for name, each in load().items()
+    if WHOLE or each.body.__module__.endswith((".objects", ".namespaces", ".ends"))
 }
 
 

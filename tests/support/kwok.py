@@ -95,6 +95,49 @@ spec:
 """
 
 
+SECONDS: Final = "chaos.example.com/seconds"
+"""Annotation of a pod: how long its containers run, such as `2.50s`; with the stage COMPLETES."""
+CODE: Final = "chaos.example.com/code"
+"""Annotation of a pod: the code with which its containers end."""
+COMPLETES: Final = """
+---
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {name: pod-completes}
+spec:
+  resourceRef: {apiGroup: v1, kind: Pod}
+  selector:
+    matchExpressions:
+    - {key: .metadata.deletionTimestamp, operator: DoesNotExist}
+    - {key: .status.phase, operator: In, values: [Running]}
+    - {key: '.metadata.annotations["chaos.example.com/seconds"]', operator: Exists}
+  delay:
+    durationFrom: {expressionFrom: '.metadata.annotations["chaos.example.com/seconds"]'}
+  next:
+    statusTemplate: |
+      {{ $now := Now }}
+      {{ $uid := .metadata.uid }}
+      {{ $code := index .metadata.annotations "chaos.example.com/code" }}
+      phase: {{ if eq $code "0" }}Succeeded{{ else }}Failed{{ end }}
+      containerStatuses:
+      {{ range .spec.containers }}
+      - name: {{ .name | Quote }}
+        image: {{ .image | Quote }}
+        imageID: x
+        ready: false
+        restartCount: 0
+        state:
+          terminated:
+            exitCode: {{ $code }}
+            reason: {{ if eq $code "0" }}Completed{{ else }}Error{{ end }}
+            containerID: kwok://{{ $uid }}
+            startedAt: {{ $now | Quote }}
+            finishedAt: {{ $now | Quote }}
+      {{ end }}
+"""
+"""A stage in which a pod ends as its annotations say."""
+
+
 def built() -> bool:
     """Whether the program is there."""
     return (PROGRAMS / "kwok").exists()

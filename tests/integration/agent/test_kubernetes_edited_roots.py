@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster_cluster_agent.domain.kubernetes import lines
+from muster_cluster_agent.domain.kubernetes import lines, marks
 from tests.support.kubernetes_backends import NAMESPACE, Scene, scene
 from tests.support.kubernetes_loops import Loop, assignment, counted_rounds, loop, release
 
@@ -79,5 +79,7 @@ async def test_a_root_of_another_namespace_ends_no_pod(form: str, *, own_labels:
             await here.rounds(rounds)
             assert "deletionTimestamp" not in here.pods()[f"{NAMESPACE}/{name}"]["metadata"]
             made.server.remove("configmaps", f"{OTHER}/{forged['name']}")
+            await here.rounds(rounds)  # its lines go with it, and mean as little
+            assert here.pods()[f"{NAMESPACE}/{name}"]["metadata"]["finalizers"] == [marks.GONE]
             here.agent.take(release())
             await here.nothing_left()

@@ -165,3 +165,14 @@ async def test_a_cluster_file_of_another_name_is_refused() -> None:
         await ClusterState(client, "muster", "c").open()
         with pytest.raises(ClusterFileError, match="the cluster file names another cluster"):
             await ClusterState(client, "muster", "d").open()
+
+
+async def test_a_lead_is_renewed_until_it_is_given_back() -> None:
+    async with two() as (server, client, clock):
+        lead = Lead(client, "muster", "first", clock)
+        await lead.take()
+        async with lead.renewed():
+            clock.now += DEADLINE - 1
+            await until(lambda: lead.left > DEADLINE - 1)
+        assert not lead.holds
+        assert server.objects["leases"]["muster/muster-agent"]["spec"]["holderIdentity"] == ""

@@ -8,16 +8,14 @@ import pytest
 
 from muster_cluster_agent.adapters.kubernetes import backend as backend_module
 from muster_cluster_agent.adapters.kubernetes import cache as cache_module
-from muster_cluster_agent.adapters.kubernetes.backend import KubernetesBackend
 from muster_cluster_agent.domain.fleet import NodeState
 from muster_cluster_agent.domain.kubernetes import lines, substates
-from muster_cluster_agent.domain.kubernetes.pods import Pod
 from muster_cluster_agent.domain.model import Failure, State
 from muster_cluster_agent.ports import StatusReport
 from tests.support.fake_api_server import Fault
 from tests.support.fake_kubelet import now
 from tests.support.kubernetes_backends import FILE, scene
-from tests.support.kubernetes_loops import Loop, assignment, loop, release
+from tests.support.kubernetes_loops import Loop, assignment, counted_rounds, loop, release
 from tests.support.waiting import eventually, until
 
 
@@ -115,15 +113,7 @@ async def test_an_agent_that_follows_knows_why_a_pod_was_stopped() -> None:
 
 
 async def test_a_removed_pod_that_its_kubelet_leaves_is_deleted_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend_module, "_LOOK_SECONDS", 0.05)
-    looks: list[float] = []
-    look = KubernetesBackend._look
-
-    async def counted(self: KubernetesBackend, pod: Pod, now: float) -> None:
-        await look(self, pod, now)
-        looks.append(now)
-
-    monkeypatch.setattr(KubernetesBackend, "_look", counted)
+    passed = counted_rounds(monkeypatch)
     async with scene() as made, loop(made) as here:
         here.agent.take(assignment("sleep 1000"))
         await here.told_last("READY")
@@ -132,8 +122,8 @@ async def test_a_removed_pod_that_its_kubelet_leaves_is_deleted_once_more(monkey
         here.agent.take(release())
         await here.until(lambda: here.pods()[key]["metadata"]["finalizers"] == ["example.com/held"])
         await here.until(lambda: here.pods()[key]["metadata"]["deletionGracePeriodSeconds"] == 0)
-        deletions, seen = made.server.calls["DELETE"], len(looks)
-        await here.until(lambda: len(looks) >= seen + 5)
+        deletions = made.server.calls["DELETE"]
+        await here.rounds(passed)
         assert made.server.calls["DELETE"] == deletions
 
 

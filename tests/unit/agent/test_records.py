@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from muster.events.v1 import agent_pb2
 from muster.fleet.v1 import fleet_pb2
 from muster_chassis import metrics
-from muster_cluster_agent.adapters.local.replicas import _pattern
 from muster_cluster_agent.adapters.records import LARGEST, LEFT_OUT, PART, Records
 from muster_cluster_agent.domain.fleet import Device, Difference, Fleet, NamespaceObjects, Node, NodeState, Profile
-from muster_cluster_agent.domain.model import Pattern, State, Status
+from muster_cluster_agent.domain.model import State, Status
 from muster_cluster_agent.ports import BeatReport, Held, HeldReport, InventoryReport, Report
 from tests.support.agents import workload_id
 
@@ -147,8 +146,3 @@ def test_records_of_one_start_are_numbered_in_their_order() -> None:
     told: list[Any] = [record for report in reports for record in made.of(report)]
     assert all(after.order.sequence == before.order.sequence + 1 for before, after in pairwise(told))
     assert {(one.order.cluster, one.order.instance, one.order.start) for one in told} == {("c", "me", 3)}
-
-
-def test_a_gang_of_the_last_release_is_a_gang() -> None:
-    assert _pattern("torch") is Pattern.GANG
-    assert {_pattern(each.value) for each in Pattern} == {*Pattern}

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from muster_cluster_agent.adapters.local import state as state_folder
-from muster_cluster_agent.adapters.local.replicas import CALLS, Replica, ReplicaStore
+from muster_cluster_agent.adapters.local.replicas import CALLS, Replica, ReplicaStore, facts
 from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.adapters.local.workdirs import Folders, Workdirs
+from muster_cluster_agent.domain.model import Pattern
 from tests.chaos.checker import Entry, Held
 from tests.chaos.journals import read_state_folder
 
@@ -121,3 +122,9 @@ def test_a_lock_that_a_dying_agents_child_still_holds_is_waited_for(tmp_path: Pa
             second.result(timeout=0.2)
         os.close(child)
         second.result().close()
+
+
+def test_a_gang_that_the_last_release_started_is_a_gang() -> None:
+    spec = {"name": "w-x-g1-a0-worker-0-r0", "workload_id": "w", "pattern": "torch", "created_at": 1.0}
+    place = {"generation": 1, "attempt": 0, "role": "worker", "index": 0, "k": 0, "node": "n", "node_boot": "b"}
+    assert facts(Replica({**spec, **place}, [])).pattern is Pattern.GANG

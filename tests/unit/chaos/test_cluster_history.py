@@ -113,13 +113,13 @@ def test_what_is_called_completed_without_an_exit_0_is_lost() -> None:
 
 
 def test_a_replica_that_was_accepted_twice_is_found() -> None:
-    once = Call("1", NAME, 201)
-    assert made_twice([once, Call("2", NAME, 409), Call("3", "other", 201)]) == []
-    assert made_twice([once, Call("2", NAME, 201)]) == [f"a pod {NAME} was accepted 2 times"]
+    once = Call(NAME, 201)
+    assert made_twice([once, Call(NAME, 409), Call("other", 201)]) == []
+    assert made_twice([once, Call(NAME, 201)]) == [f"a pod {NAME} was accepted 2 times"]
 
 
 def test_the_audit_log_and_etcd_have_to_tell_of_the_same_pods() -> None:
-    accepted = Call("1", NAME, 201)
+    accepted = Call(NAME, 201)
     assert disagreements([accepted], versions(*life())) == []
     assert disagreements([replace(accepted, code=0)], versions(*life())) == []  # killed before it had answered
     assert disagreements([accepted], []) == [f"etcd has never had pod {NAME}, which was accepted"]

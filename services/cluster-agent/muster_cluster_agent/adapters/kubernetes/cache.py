@@ -91,6 +91,7 @@ class Cache:
         self._roots_of: dict[str, set[str]] = defaultdict(set)
         self._ends_without_line: set[str] = set()  # replicas whose lines have gone before their pods
         self._boots: dict[str, str] = {}  # of the node on which a replica's container was first seen
+        self._listed = False
         self._changed: set[str] = set()
         self._fleet_changed = False
         self._wake = asyncio.Event()
@@ -107,11 +108,9 @@ class Cache:
         for follower in self.followers:
             await follower.listed.wait()
         await self.objects.listed()
-        for root in self.run_roots.values():
-            for key in root.lines:
-                if not self._may_tell(root, key):
-                    self.ends.pop(key, None)
-                    self.stops.pop(lines.stopped_name(key), None)
+        self._listed = True
+        for root in [*self.run_roots.values()]:
+            self._take_root(root, root.lines)
         now = self._clock()
         self.nodes.add_missing((pod.node for pod in self.by_name.values()), now)
         self.look_at_nodes(now)
@@ -156,7 +155,7 @@ class Cache:
 
     def roots_of(self, workload_id: str) -> list[Root]:
         """Every root and shard of a workload, in the order of runs and shards."""
-        found = (self.run_roots[key] for key in self._roots_of.get(workload_id, ()) if key in self.run_roots)
+        found = (self.run_roots[key] for key in self._roots_of.get(workload_id, ()))
         return sorted(found, key=lambda root: (root.run, root.shard))
 
     def views(self) -> Mapping[str, NodeView]:
@@ -255,15 +254,15 @@ class Cache:
 
     def forget_ends(self, workload_id: str, run: RunKey) -> None:
         """Forgets ends of runs up to this one that stand in no root."""
-        for name in [*self._ends_of.get(workload_id, ())]:
-            if marks.run_of_name(name) <= run and not self._is_written(workload_id, name):
+        for name in self._ends_of.get(workload_id, set()) - self._written_lines(workload_id):
+            if marks.run_of_name(name) <= run:
                 self._forget_end(workload_id, name)
 
     def unwritten_ends(self, workload_id: str, run: RunKey) -> dict[str, str]:
         """The lines of a run's ends that stand in no root, as far as it was seen."""
         found = {}
-        for name in self._ends_of.get(workload_id, ()):
-            if marks.run_of_name(name) == run and not self._is_written(workload_id, name):
+        for name in self._ends_of.get(workload_id, set()) - self._written_lines(workload_id):
+            if marks.run_of_name(name) == run:
                 end = self.ends[name]
                 found[name] = lines.REMOVED if end is None else lines.line_of(end)
         return found
@@ -301,17 +300,23 @@ class Cache:
 
     def _run_root_changed(self, key: str, root: Root, *, gone: bool) -> None:
         before = self.run_roots.pop(key, None)
-        known = before.lines if before is not None else {}
-        for name in known:
-            if (gone or name not in root.lines) and not self._is_written(root.workload_id, name):
-                self._forget_line(root.workload_id, name)
-        if gone:
-            _discard(self._roots_of, root.workload_id, key)
-        else:
+        _discard(self._roots_of, root.workload_id, key)
+        if not gone:
             self.run_roots[key] = root
             self._roots_of[root.workload_id].add(key)
-            changed = {key: line for key, line in root.lines.items() if known.get(key) != line}
-            self.take_lines(root.workload_id, {key: line for key, line in changed.items() if self._may_tell(root, key)})
+        if not self._listed:  # whether its lines count is known once the pods are
+            return
+        known = before.lines if before is not None else {}
+        missing = known.keys() if gone else known.keys() - root.lines.keys()
+        if missing:  # lines move to another root when a namespace is deleted
+            for name in missing - self._written_lines(root.workload_id):
+                self._forget_line(root.workload_id, name)
+        if not gone:
+            self._take_root(root, {name: line for name, line in root.lines.items() if known.get(name) != line})
+
+    def _take_root(self, root: Root, written: Mapping[str, str]) -> None:
+        """Take lines of a root, of those that it may tell."""
+        self.take_lines(root.workload_id, {key: line for key, line in written.items() if self._may_tell(root, key)})
 
     def _may_tell(self, root: Root, key: str) -> bool:
         """Whether a line of a root counts: who may write ConfigMaps in one namespace ends no pod of another."""
@@ -343,15 +348,15 @@ class Cache:
         self.removing.add(name)
         self.ends[name] = None
 
-    def _is_written(self, workload_id: str, name: str) -> bool:
-        """Whether a line stands in another root of the workload: they move out of a namespace that is deleted."""
-        return any(name in root.lines for root in self.roots_of(workload_id))
+    def _written_lines(self, workload_id: str) -> set[str]:
+        """Return the keys of all lines in the workload's roots."""
+        return {name for root in self.roots_of(workload_id) for name in root.lines}
 
     def _forget_line(self, workload_id: str, name: str) -> None:
         stopped = lines.stopped_name(name)
-        if not stopped:
+        if name in self.ends:  # else the line did not count: its root was not the pod's own
             self._forget_end(workload_id, name)
-        elif stopped not in self.by_name:  # a pod that is there was asked to stop, also where others took the line away
+        elif stopped and stopped not in self.by_name:  # a pod that is there was asked to stop, and still is
             self.stops.pop(stopped, None)
 
     def _forget_end(self, workload_id: str, name: str) -> None:

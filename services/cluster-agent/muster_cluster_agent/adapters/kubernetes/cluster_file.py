@@ -82,18 +82,7 @@ def parse(text: str, *, where: Path) -> KubernetesFile:
         namespace=reader.get(top, "namespace", "file", values.text, "muster"),
         managed=reader.get(top, "namespaces", "file", values.choice("managed", "listed"), "managed") == "managed",
         pod_security=reader.get(top, "pod_security", "file", values.choice(*_POD_SECURITY), ""),
-        style=Style(
-            resource=resource,
-            priority_class=reader.get(top, "priority_class", "file", values.text, ""),
-            runtime_class=reader.get(top, "runtime_class", "file", values.text, ""),
-            scheduler=reader.get(top, "scheduler", "file", values.text, ""),
-            pull_secrets=reader.get(top, "pull_secrets", "file", values.words, ()),
-            tolerate=tolerate,
-            direct=reader.get(top, "binder", "file", values.choice("pinned", "direct"), "pinned") == "direct",
-            images=_images(reader, top),
-            urls=_urls(reader, top),
-            service_accounts=_accounts(reader, top),
-        ),
+        style=_style(reader, top, resource, tolerate),
         counting=Counting(
             resource=resource,
             tolerated=frozenset(one["key"] for one in tolerate if one.get("key")),
@@ -114,6 +103,22 @@ def parse(text: str, *, where: Path) -> KubernetesFile:
     if reader.errors:
         raise ClusterFileError("\n".join(f"{where}: {error}" for error in reader.errors))
     return found
+
+
+def _style(reader: Reader, top: Mapping[str, Any], resource: str, tolerate: tuple[Mapping[str, str], ...]) -> Style:
+    """Return what the file says of every pod."""
+    return Style(
+        resource=resource,
+        priority_class=reader.get(top, "priority_class", "file", values.text, ""),
+        runtime_class=reader.get(top, "runtime_class", "file", values.text, ""),
+        scheduler=reader.get(top, "scheduler", "file", values.text, ""),
+        pull_secrets=reader.get(top, "pull_secrets", "file", values.words, ()),
+        tolerate=tolerate,
+        direct=reader.get(top, "binder", "file", values.choice("pinned", "direct"), "pinned") == "direct",
+        images=_images(reader, top),
+        urls=_urls(reader, top),
+        service_accounts=_accounts(reader, top),
+    )
 
 
 def _images(reader: Reader, top: Mapping[str, Any]) -> Images:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -81,6 +82,17 @@ class Lead:
                 continue
             if self._holder() != self._identity:  # also where another has led since and has given it back
                 raise LeadLost(f"{self._holder() or 'another agent'} leads this cluster now")
+
+    @asynccontextmanager
+    async def renewed(self) -> AsyncIterator[asyncio.Task[None]]:
+        """Renew a lead that was taken, until the block ends, and then give it back. Yields the task of `keep`."""
+        renewing = asyncio.create_task(self.keep(), name="lead")
+        try:
+            yield renewing
+        finally:
+            renewing.cancel()
+            await asyncio.gather(renewing, return_exceptions=True)
+            await self.give_back()
 
     async def give_back(self) -> None:
         """Lets the next agent lead at once."""

@@ -5,7 +5,6 @@ Holds: an agent that does not lead reads no assignments and writes nothing.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable
@@ -50,18 +49,8 @@ async def open_kubernetes(runtime: Runtime, settings: AgentSettings) -> Parts:
 
     # All of it again: a lead that was taken before the server fell silent may be over by now.
     await until_answered(runtime.health, take)
-    runtime.close_last(lead.give_back)
     # From now on: what follows may wait for the cluster or for Kafka for longer than the lead lasts.
-    renewing = asyncio.create_task(lead.keep(), name="lead")
-
-    async def kept() -> None:
-        await renewing
-
-    async def end() -> None:
-        renewing.cancel()
-        await asyncio.gather(renewing, return_exceptions=True)
-
-    runtime.close_last(end)
+    renewing = await runtime.enter(lead.renewed())
     backend = await runtime.enter(KubernetesBackend(client, Owner(state.instance, file.cluster), file))
     return Parts(
         file.cluster,
@@ -70,7 +59,7 @@ async def open_kubernetes(runtime: Runtime, settings: AgentSettings) -> Parts:
         support_of(file.allowed, file.style),
         folders=backend,
         workers=_WORKERS,
-        eternal={"lead": kept, "state": state.run, "cluster": backend.run},
+        eternal={"lead": lambda: renewing, "state": state.run, "cluster": backend.run},
     )
 
 
