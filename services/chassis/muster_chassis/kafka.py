@@ -17,7 +17,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.producer import sender
 from aiokafka.protocol.metadata import MetadataRequest
 
-from muster_chassis import logs
+from muster_chassis import kafka_connections, logs
 from muster_chassis.broker import Broker
 
 _log = logs.get(__name__)
@@ -29,12 +29,10 @@ _discarded: set[asyncio.Future[None]] = set()
 # Between two transactions aiokafka waits 20 ms for the broker to have written the first one's markers; here they are
 # written after about 2 ms, and every workload that starts pays this wait.
 sender.BACKOFF_OVERRIDE = 0.002
+kafka_connections.repair()
 
-KAFKA_TROUBLE: Final = (KafkaError, OSError, RuntimeError)
-"""What a broker that is down, restarting or unreachable looks like.
-
-RuntimeError: under uvloop aiokafka may write to a connection that the broker has just closed ("the handler is closed").
-"""
+KAFKA_TROUBLE: Final = (KafkaError, OSError)
+"""What a broker that is down, restarting or unreachable looks like."""
 
 
 def producer(broker: Broker, *, client: str, transactional_id: str | None = None) -> AIOKafkaProducer:
