@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from json import dumps
 from pathlib import Path
 from typing import Any, Final
 
 from muster_cluster_agent.adapters.kubernetes import removal
 from muster_cluster_agent.adapters.kubernetes.client import Client, configuration
 from muster_cluster_agent.domain.kubernetes import marks
-from muster_cluster_agent.domain.kubernetes.resources import POD, WITH_RUNS, Resource
+from muster_cluster_agent.domain.kubernetes.resources import NAMESPACE, POD, WITH_RUNS, Resource
 from muster_cluster_agent.errors import BackendError, ClusterFileError
 
 _PAGE: Final = "500"
@@ -23,25 +24,39 @@ _BURST: Final = 200.0
 _OURS: Final = frozenset({marks.GONE, marks.ROOT})
 
 
-async def cleanup(cluster: str, *, kubeconfig: Path, context: str = "", yes: bool = False) -> int:
+async def cleanup(
+    cluster: str,
+    *,
+    kubeconfig: Path,
+    context: str = "",
+    namespaces: bool = False,
+    yes: bool = False,
+    json: bool = False,
+) -> int:
     """Deletes everything that agents of Muster created in a cluster. Needs no control plane.
 
     Use it if the agent or the control plane is lost. Pods are stopped, and claims that Muster created are deleted with
-    their data. Namespaces and the objects that `muster clusters join` printed stay.
+    their data. The objects that `muster clusters join` printed stay.
 
     Args:
         cluster: Its id.
         kubeconfig: How the cluster is reached, with the rights to list and delete everything there.
         context: Of the kubeconfig; else its current one.
+        namespaces: Also the namespaces that agents created, with everything in them.
         yes: Delete the objects. Without it they are counted and nothing is done.
+        json: Print one JSON object: the cluster, the objects by their kind, whether they were deleted, and failures.
     """
     try:
         how = await configuration(kubeconfig, context or None)
         async with Client(how, rate=_RATE, burst=_BURST) as client:
-            counted, failures = await _clean(client, cluster, do=yes)
+            counted, failures = await _clean(client, cluster, namespaces=namespaces, do=yes)
     except (BackendError, ClusterFileError) as error:
         sys.stderr.write(f"muster: {error}\n")
         return 1
+    if json:
+        found = {"cluster": cluster, "objects": dict(counted), "deleted": yes, "failures": failures}
+        sys.stdout.write(f"{dumps(found)}\n")
+        return 1 if failures else 0
     total = ", ".join(f"{count} {plural}" for plural, count in sorted(counted.items()))
     done = "deleted" if yes else "to delete; say --yes to delete them"
     sys.stdout.write(f"cluster {cluster}: {f'{total} {done}' if total else 'nothing to delete'}\n")
@@ -50,21 +65,23 @@ async def cleanup(cluster: str, *, kubeconfig: Path, context: str = "", yes: boo
     return 1 if failures else 0
 
 
-async def _clean(client: Client, cluster: str, *, do: bool) -> tuple[Counter[str], list[str]]:
+async def _clean(client: Client, cluster: str, *, namespaces: bool, do: bool) -> tuple[Counter[str], list[str]]:
     """Deletes pods first and then the rest; how many of each kind there were, and what could not be deleted."""
     counted: Counter[str] = Counter()
     failures: list[str] = []
-    for resource in (POD, *WITH_RUNS):
+    for resource in (POD, *WITH_RUNS, *((NAMESPACE,) if namespaces else ())):
         for item in await _all(client, resource, f"{marks.SELECTOR},{marks.CLUSTER}={cluster}"):
             counted[resource.plural] += 1
             if not do:
                 continue
             metadata = item["metadata"]
+            inside = metadata.get("namespace", "")  # a namespace is in none
+            path = resource.path(inside) if inside else resource.everywhere
             try:
-                await _delete(client, f"{resource.path(metadata['namespace'])}/{metadata['name']}", metadata)
+                await _delete(client, f"{path}/{metadata['name']}", metadata)
             except BackendError as error:
                 if not removal.is_done(error):
-                    failures.append(f"{resource.kind} {metadata['namespace']}/{metadata['name']}: {error}")
+                    failures.append(f"{resource.kind} {inside}/{metadata['name']}: {error}")
     return counted, failures
 
 

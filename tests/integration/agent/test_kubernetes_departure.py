@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,11 @@ async def test_an_administrator_cleans_up_where_no_agent_is_left(
     assert await cleanup(CLUSTER, kubeconfig=file, yes=True) == 0
     assert capsys.readouterr().out.endswith(" deleted\n")
     await eventually(lambda: ours(kubernetes), lambda found: not found, within=30)
+    assert await cleanup(CLUSTER, kubeconfig=file, namespaces=True, yes=True, json=True) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"cluster": CLUSTER, "objects": {"namespaces": 1}, "deleted": True, "failures": []}
+    phase = kubernetes.http.get(f"/api/v1/namespaces/{here.namespace}").json()["status"]["phase"]
+    assert phase == "Terminating"
     assert await cleanup(CLUSTER, kubeconfig=tmp_path / "none") == 1
     assert "does not say how the cluster is reached" in capsys.readouterr().err
 

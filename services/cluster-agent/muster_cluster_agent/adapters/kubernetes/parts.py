@@ -18,6 +18,7 @@ from muster_cluster_agent.adapters.kubernetes.cluster_file import parse
 from muster_cluster_agent.adapters.kubernetes.lead import Lead
 from muster_cluster_agent.adapters.kubernetes.state import ClusterState
 from muster_cluster_agent.adapters.kubernetes.support import support_of
+from muster_cluster_agent.domain.kubernetes import marks
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.errors import BackendError, ClusterFileError
 from muster_cluster_agent.parts import Parts
@@ -42,7 +43,7 @@ async def open_kubernetes(runtime: Runtime, settings: AgentSettings) -> Parts:
     state = ClusterState(client, file.namespace, file.cluster)
 
     async def take() -> None:
-        await _make_own_namespace(client, file.namespace)
+        await _make_own_namespace(client, file.namespace, file.cluster)
         runtime.health.good(_CONDITION)  # an agent that waits for its lead waits for another agent
         await lead.take()
         await state.open()
@@ -79,11 +80,12 @@ async def until_answered(health: Health, step: Callable[[], Awaitable[None]]) ->
             return
 
 
-async def _make_own_namespace(client: Client, name: str) -> None:
+async def _make_own_namespace(client: Client, name: str, cluster: str) -> None:
     """Makes the agent's own namespace where it is missing. Raises ClusterFileError where the agent may not."""
     if await client.find(f"/api/v1/namespaces/{name}") is not None:
         return
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    labels = {marks.MANAGED_BY: marks.MANAGER, marks.CLUSTER: cluster}  # `clusters cleanup` finds it by them
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
     try:
         await client.call("POST", "/api/v1/namespaces", body=body, fenced=False)  # a lead needs it
     except ApiError as problem:

@@ -38,6 +38,7 @@ BUDGET: Final = Resource("policy/v1", "PodDisruptionBudget", "poddisruptionbudge
 POLICY: Final = Resource("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
 INGRESS: Final = Resource("networking.k8s.io/v1", "Ingress", "ingresses")
 CLAIM: Final = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+NAMESPACE: Final = Resource("v1", "Namespace", "namespaces")
 POD: Final = Resource("v1", "Pod", "pods")
 WITH_RUNS: Final = (SERVICE, SECRET, CONFIG_MAP, BUDGET, POLICY, INGRESS, CLAIM)
 """What Muster makes for runs and workloads, in addition to their pods."""
