@@ -17,15 +17,17 @@ from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
 
+from muster.events.v1 import scheduler_pb2
 from muster_client import Phase, phase_word
 from muster_client.cli.render.why import why_text
 from muster_stack.demo.diary import DidNotHappen, Entry
-from muster_stack.demo.scene import PROJECT, START, Scene, exit_codes, processes_of
+from muster_stack.demo.scene import START, Scene, exit_codes, processes_of
 
 TRIGGERS_TOPIC: Final = "muster.triggers"
 _DATASET: Final = "s3://datasets/2031-04-01"
 _HTTP_SECONDS: Final = 5.0
 _QUESTIONS: Final = 20
+_UNDECIDED: Final = frozenset({"", "NotEvaluated", "NoProject"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +39,16 @@ class Act:
     play: Callable[[Scene], Awaitable[str]]
 
 
-def _require(holds: bool, otherwise: str) -> None:  # noqa: FBT001  it reads as: require(that, otherwise this is wrong)
+def require(holds: bool, otherwise: str) -> None:  # noqa: FBT001  it reads as: require(that, otherwise this is wrong)
+    """Raise DidNotHappen with these words unless it holds."""
     if not holds:
         raise DidNotHappen(otherwise)
 
 
-def _require_falling(summary: dict[str, Any]) -> str:
+def require_falling(summary: dict[str, Any]) -> str:
+    """Return how the loss fell. Raises DidNotHappen where it did not."""
     first, last = float(summary["first_loss"]), float(summary["last_loss"])
-    _require(last < first / 2, f"the loss did not fall: {first:.4f} to {last:.4f}")
+    require(last < first / 2, f"the loss did not fall: {first:.4f} to {last:.4f}")
     return f"loss {first:.3g} to {last:.2g}"
 
 
@@ -54,10 +58,10 @@ async def half(scene: Scene) -> str:
     entry = await scene.completed(workload.id)
     summary = await scene.summary(workload.id)
     devices = summary["devices"]
-    _require(len(devices) == 1 and devices[0].get("portion") == 0.5, f"it was not given half a device: {devices}")  # noqa: PLR2004
-    _require(exit_codes(entry) == [0], f"exit code {exit_codes(entry)}")
-    _require(entry.passed(Phase.RUNNING, Phase.COMPLETED), f"phases were {entry.phases}")
-    return f"half of {devices[0]['uuid'][:12]}, {_require_falling(summary)}"
+    require(len(devices) == 1 and devices[0].get("portion") == 0.5, f"it was not given half a device: {devices}")  # noqa: PLR2004
+    require(exit_codes(entry) == [0], f"exit code {exit_codes(entry)}")
+    require(entry.passed(Phase.RUNNING, Phase.COMPLETED), f"phases were {entry.phases}")
+    return f"half of {devices[0]['uuid'][:12]}, {require_falling(summary)}"
 
 
 async def parallel(scene: Scene) -> str:
@@ -68,10 +72,10 @@ async def parallel(scene: Scene) -> str:
     for worker, ranks in ((0, (0, 1)), (1, (2, 3))):
         for rank in ranks:
             line = f"rank {rank} of 4 in worker {worker}"
-            _require(line in logs[worker], f"the log of worker-{worker} lacks `{line}`")
+            require(line in logs[worker], f"the log of worker-{worker} lacks `{line}`")
     summary = await scene.summary(workload.id)
-    _require(summary["in_step"] is True, "the ranks did not come to the same weights")
-    return f"4 ranks in step, {_require_falling(summary)}"
+    require(summary["in_step"] is True, "the ranks did not come to the same weights")
+    return f"4 ranks in step, {require_falling(summary)}"
 
 
 async def allreduce(scene: Scene) -> str:
@@ -79,9 +83,9 @@ async def allreduce(scene: Scene) -> str:
     workload = await scene.submit("mpi")
     await scene.completed(workload.id)
     summary = await scene.summary(workload.id)
-    _require(summary["ranks"] == 4 and summary["right"] is True, f"wrong: {summary}")  # noqa: PLR2004
+    require(summary["ranks"] == 4 and summary["right"] is True, f"wrong: {summary}")  # noqa: PLR2004
     by_worker = sorted(summary["workers"].values())
-    _require(by_worker == ["0", "0", "1", "1"], f"the ranks were not two on each worker: {summary['workers']}")
+    require(by_worker == ["0", "0", "1", "1"], f"the ranks were not two on each worker: {summary['workers']}")
     return f"4 ranks on 2 workers, sum {summary['sum']:g} as expected"
 
 
@@ -98,11 +102,10 @@ async def service(scene: Scene) -> str:
     answered: set[str] = set()
     for number in range(_QUESTIONS):
         answer = await asyncio.to_thread(_ask, f"{address}/square?n={number}")
-        _require(answer["square"] == number * number, f"{number} squared is not {answer['square']}")
+        require(answer["square"] == number * number, f"{number} squared is not {answer['square']}")
         answered.add(answer["replica"])
-    _require(len(answered) == 2, f"{len(answered)} of 2 replicas answered")  # noqa: PLR2004
-    await scene.muster.delete(workload.id, key="demo-delete-squares")
-    await scene.diary.becomes(workload.id, Phase.DELETED, seconds=START)
+    require(len(answered) == 2, f"{len(answered)} of 2 replicas answered")  # noqa: PLR2004
+    await scene.delete(workload.id)
     return f"{_QUESTIONS} answers from 2 replicas at {address}"
 
 
@@ -114,7 +117,7 @@ def _ask(address: str) -> dict[str, Any]:
 
 async def event(scene: Scene) -> str:
     """An event on Kafka starts a run of a template; the same event again starts nothing."""
-    await scene.muster.templates.apply(scene.document("template"), project=PROJECT, key="demo-template")
+    await scene.muster.templates.apply(scene.document("template"), project=scene.project, key="demo-template")
     await scene.muster.triggers.apply(scene.trigger("trigger"), key="demo-trigger")
     identity = f"demo-{time.time_ns()}"
     await _publish(scene.kafka, identity, times=2)
@@ -123,9 +126,9 @@ async def event(scene: Scene) -> str:
     )
     await scene.completed(entry.workload.id)
     summary = await scene.summary(entry.workload.id)
-    _require(summary["dataset"] == _DATASET, f"the run's DATASET is {summary['dataset']!r}, not the event's")
-    runs = [each async for each in scene.muster.list(project=PROJECT) if identity in each.caused_by]
-    _require(len(runs) == 1, f"the event came twice and started {len(runs)} runs")
+    require(summary["dataset"] == _DATASET, f"the run's DATASET is {summary['dataset']!r}, not the event's")
+    runs = [each async for each in scene.muster.list(project=scene.project) if identity in each.caused_by]
+    require(len(runs) == 1, f"the event came twice and started {len(runs)} runs")
     return f"{entry.workload.name}, once for an event that came twice"
 
 
@@ -154,12 +157,12 @@ async def patient(scene: Scene) -> str:
     await scene.muster.suspend(workload.id, key="demo-suspend")
     await scene.diary.becomes(workload.id, Phase.STOPPED, seconds=START)
     left = processes_of(workload.id)
-    _require(not left, f"{len(left)} processes of it still run while it is suspended")
+    require(not left, f"{len(left)} processes of it still run while it is suspended")
     await scene.muster.resume(workload.id, key="demo-resume")
     entry = await scene.completed(workload.id)
     summary = await scene.summary(workload.id)
-    _require(summary["resumed_at"] > 0, "it began anew instead of going on")
-    _require(entry.passed(Phase.RUNNING, Phase.STOPPED, Phase.COMPLETED), f"phases were {entry.phases}")
+    require(summary["resumed_at"] > 0, "it began anew instead of going on")
+    require(entry.passed(Phase.RUNNING, Phase.STOPPED, Phase.COMPLETED), f"phases were {entry.phases}")
     return f"went on at step {summary['resumed_at']} of {summary['steps']}, attempt {summary['attempt']}"
 
 
@@ -176,7 +179,7 @@ async def preempted(scene: Scene) -> str:
     background = await scene.submit("background")
     entry = await scene.diary.becomes(background.id, Phase.RUNNING, seconds=START)
     places = {replica.node for replica in entry.workload.replicas}
-    _require(places == {"south-0"}, f"it was placed on {places}; the other node is being drained")
+    require(places == {"south-0"}, f"it was placed on {places}; the other node is being drained")
     await _until_checkpoint(scene, background.id, "background")
     urgent = await scene.submit("urgent")
     await scene.diary.until(
@@ -188,10 +191,10 @@ async def preempted(scene: Scene) -> str:
     done = await scene.completed(urgent.id)
     first = await scene.completed(background.id)
     summary = await scene.summary(background.id)
-    _require((done.ended or 0) < (first.ended or 0), "the urgent one ended after the one that it preempted")
-    _require(first.passed(Phase.RUNNING, Phase.PENDING, Phase.RUNNING, Phase.COMPLETED), f"phases were {first.phases}")
-    _require(summary["resumed_at"] > 0, "it began anew instead of going on")
-    _require(done.workload.cluster == "south", f"it ran in {done.workload.cluster}, not on south's anonymous devices")
+    require((done.ended or 0) < (first.ended or 0), "the urgent one ended after the one that it preempted")
+    require(first.passed(Phase.RUNNING, Phase.PENDING, Phase.RUNNING, Phase.COMPLETED), f"phases were {first.phases}")
+    require(summary["resumed_at"] > 0, "it began anew instead of going on")
+    require(done.workload.cluster == "south", f"it ran in {done.workload.cluster}, not on south's anonymous devices")
     return (
         f"by urgent on {done.workload.cluster}; went on at step {summary['resumed_at']}, attempt {summary['attempt']}"
     )
@@ -201,21 +204,26 @@ def _running(entry: Entry) -> int:
     return entry.phases.index(Phase.RUNNING) if Phase.RUNNING in entry.phases else 0
 
 
+async def why_waiting(scene: Scene, workload: str) -> scheduler_pb2.Explanation:
+    """Return why a workload waits, once the scheduler has looked at it."""
+    await scene.diary.becomes(workload, Phase.PENDING, seconds=START)
+    told = await scene.muster.why(workload)
+    deadline = time.monotonic() + START
+    while told.reason.code in _UNDECIDED and time.monotonic() < deadline:
+        await asyncio.sleep(0.1)
+        told = await scene.muster.why(workload)
+    return told
+
+
 async def giant(scene: Scene) -> str:
     """What can never fit waits, and says why."""
     workload = await scene.submit("giant")
-    await scene.diary.becomes(workload.id, Phase.PENDING, seconds=START)
-    told = await scene.muster.why(workload.id)
-    deadline = time.monotonic() + START
-    while told.reason.code in {"", "NotEvaluated", "NoProject"} and time.monotonic() < deadline:
-        await asyncio.sleep(0.1)
-        told = await scene.muster.why(workload.id)
-    _require(told.reason.code == "TooLarge", f"why says {told.reason.code}: {told.reason.message}")
-    _require(phase_word(told.phase) == Phase.PENDING.word, f"it is {phase_word(told.phase)}")
+    told = await why_waiting(scene, workload.id)
+    require(told.reason.code == "TooLarge", f"why says {told.reason.code}: {told.reason.message}")
+    require(phase_word(told.phase) == Phase.PENDING.word, f"it is {phase_word(told.phase)}")
     scene.diary.explanations.append(why_text(told, datetime.now(UTC)))
-    await scene.muster.delete(workload.id, key="demo-delete-giant")
-    entry = await scene.diary.becomes(workload.id, Phase.DELETED, seconds=START)
-    _require(Phase.RUNNING not in entry.phases, "it ran all the same")
+    await scene.delete(workload.id)
+    require(Phase.RUNNING not in scene.diary.entries[workload.id].phases, "it ran all the same")
     return told.reason.message
 
 

@@ -1,12 +1,13 @@
 """`muster demo`: checks the machine, plays the acts on a stack of its own, and shows what was proved.
 
-Exit code 0 only if every act happened and nothing was left running.
+Exit code 0 only if every act happened, or was explained on a cluster that lacks it, and nothing was left running.
 """
 
 from __future__ import annotations
 
 import asyncio
 import importlib.util
+import json
 import signal
 import sys
 import tempfile
@@ -23,13 +24,16 @@ from muster_client import Muster, MusterError, pool_quota
 from muster_client.cli.render import tables
 from muster_stack import preflight
 from muster_stack.bus.identities import Identities, client_options
+from muster_stack.demo import cluster_acts
 from muster_stack.demo.acts import ACTS, TRIGGERS_TOPIC, Act
 from muster_stack.demo.diary import Diary, DidNotHappen
 from muster_stack.demo.house import House, own_stack
+from muster_stack.demo.kubernetes import KubernetesDemo
 from muster_stack.demo.scene import PROJECT, Scene
 from muster_stack.demo.screen import Outcome, Screen
 from muster_stack.errors import NoRoom, StackError
 from muster_stack.keeper.control import Stack
+from muster_stack.kubernetes_clusters import read_option
 from muster_stack.layout import Layout
 
 _MEMORY: Final = 3_500_000_000  # bytes: the stack, and six processes that import torch
@@ -44,17 +48,32 @@ def demo(
     only: Annotated[
         list[str] | None, Parameter(name="--only", negative="", help="Only acts of these workloads.")
     ] = None,
+    cluster: Annotated[
+        str, Parameter(help="On a Kubernetes cluster: kubeconfig[=FILE][,context=C][,name=N]. It is left as it was.")
+    ] = "",
+    image: Annotated[str, Parameter(help="Of pods: it has sh and python3.")] = "python:3.12-slim",
+    mpi_image: Annotated[str, Parameter(help="Of pods with MPI: it has sshd, OpenMPI and mpi4py.")] = "",
+    torch_image: Annotated[str, Parameter(help="Of pods with torchrun: it has torch.")] = "",
 ) -> int:
-    """Run every kind of workload on a stack of its own, and check that each really happened."""
+    """Run every kind of workload on a stack of its own, and check that each really happened.
+
+    On a Kubernetes cluster some acts may be explained instead: the cluster lacks what they show, such as portions of a
+    GPU. The last line is then one JSON object.
+    """
     console = Console(highlight=False)
-    acts = [act for act in ACTS if not only or set(only) & set(act.workloads)]
+    every = cluster_acts.ACTS if cluster else ACTS
+    acts = [act for act in every if not only or set(only) & set(act.workloads)]
     if not acts:
-        names = ", ".join(name for act in ACTS for name in act.workloads)
+        names = ", ".join(name for act in every for name in act.workloads)
         sys.stderr.write(f"--only {' '.join(only or ())}: no such workload; there are {names}\n")
         return 2
     try:
-        _check_machine(acts)
-        return asyncio.run(_run(acts, console))
+        there = None
+        if cluster:
+            images = {"python": image, "mpi": mpi_image, "torch": torch_image}
+            there = KubernetesDemo(read_option(cluster), images)
+        _check_machine(acts, there)
+        return asyncio.run(_run(acts, console, there))
     except NoRoom as problem:
         sys.stderr.write(f"{problem}\n")
     except (StackError, MusterError) as problem:
@@ -65,26 +84,42 @@ def demo(
     return 1
 
 
-def _check_machine(acts: Sequence[Act]) -> None:
+def _check_machine(acts: Sequence[Act], there: KubernetesDemo | None) -> None:
     preflight.check(Layout.of(Path(tempfile.gettempdir()) / "muster-demo"), memory=_MEMORY)
     needed = [name for name in ("torch", "mpi4py") if importlib.util.find_spec(name) is None]
-    if needed and len(acts) == len(ACTS):
+    if needed and len(acts) == len(ACTS) and there is None:
         raise NoRoom(f"not installed: {', '.join(needed)}; `make demo` installs what the demo needs")
 
 
-async def _run(acts: Sequence[Act], console: Console) -> int:
+async def _run(acts: Sequence[Act], console: Console, there: KubernetesDemo | None) -> int:
     _cancel_on_signals()
     begun = time.monotonic()
     with Screen(console) as screen:
-        async with own_stack(screen.starting) as house:
+        clusters = {there.cluster.name: there.declaration()} if there else None
+        async with own_stack(screen.starting, clusters) as house:
             screen.say(f"the stack is up after {time.monotonic() - begun:.0f} s: {len(house.services)} processes")
-            outcomes, farewell = await _play(acts, screen, house)
+            outcomes, farewell = await _play(acts, screen, house, there)
+    left = there.clean() if there else 0
     outcomes.append(_clean(house, time.monotonic() - begun))
     screen.checks(outcomes, time.monotonic() - begun)
     for part in farewell:
         console.print()
         console.print(part, markup=False, soft_wrap=isinstance(part, str))
-    return 0 if all(outcome.happened for outcome in outcomes) else 1
+    if there:
+        _summarise(there, outcomes[:-1], left)
+    return 0 if left == 0 and all(outcome.happened or outcome.explained for outcome in outcomes) else 1
+
+
+def _summarise(there: KubernetesDemo, outcomes: Sequence[Outcome], left: int) -> None:
+    for failure in there.failures:
+        sys.stderr.write(f"left in cluster {there.cluster.name}: {failure}\n")
+    counts = {
+        "acts": len(outcomes),
+        "proved": sum(each.happened for each in outcomes),
+        "explained": sum(each.explained for each in outcomes),
+        "left_over": left,
+    }
+    sys.stdout.write(f"{json.dumps(counts)}\n")
 
 
 def _cancel_on_signals() -> None:
@@ -95,21 +130,24 @@ def _cancel_on_signals() -> None:
             asyncio.get_running_loop().add_signal_handler(number, task.cancel)
 
 
-async def _play(acts: Sequence[Act], screen: Screen, house: House) -> tuple[list[Outcome], list[RenderableType]]:
+async def _play(
+    acts: Sequence[Act], screen: Screen, house: House, there: KubernetesDemo | None
+) -> tuple[list[Outcome], list[RenderableType]]:
     """Plays the acts, all at once; how each ended, and what to show at the very end."""
     diary = Diary()
     outcomes: dict[str, Outcome] = {}
     async with Muster(house.services["submission"]["grpc"]) as muster, asyncio.TaskGroup() as tasks:
-        await _prepare(muster)
-        agents = house.layout.root / "agents"
-        scene = Scene(muster, diary, await asyncio.to_thread(_outsider, house), agents)
+        scene = await _prepare(muster, diary, house, there)
         beside = [
             tasks.create_task(diary.keep(muster), name="watch"),
             tasks.create_task(_redraw(acts, screen, diary, outcomes), name="screen"),
         ]
         await asyncio.gather(*(_attempt(act, scene, outcomes) for act in acts))
         screen.playing(acts, diary, outcomes)
-        farewell = await _farewell(muster, diary)
+        farewell = await _farewell(muster, diary, scene.project)
+        if there:
+            screen.say(f"the demo leaves cluster {there.cluster.name}")
+            await there.leave(muster)
         for task in beside:
             task.cancel()
     return [outcomes[act.title] for act in acts], farewell
@@ -122,8 +160,11 @@ def _outsider(house: House) -> dict[str, str]:
     return client_options(house.services["kafka"]["bootstrap"], identity)
 
 
-async def _prepare(muster: Muster) -> None:
-    """Every node of both clusters reported, and then a project: a quota names a node pool that somebody knows."""
+async def _prepare(muster: Muster, diary: Diary, house: House, there: KubernetesDemo | None) -> Scene:
+    """The scene, once every node reported, and then a project: a quota names a node pool that somebody knows."""
+    kafka = await asyncio.to_thread(_outsider, house)
+    if there:
+        return await there.prepare(muster, diary, kafka)
     async with asyncio.timeout(_WORLD_SECONDS):
         while True:
             seen = [node async for node in muster.nodes.list()]
@@ -132,16 +173,19 @@ async def _prepare(muster: Muster) -> None:
             await asyncio.sleep(_REDRAW)
     quotas = [pool_quota("default", 8), pool_quota("batch", 3)]
     await muster.projects.create(PROJECT, quotas=quotas, key="demo-project")
+    return Scene(muster, diary, kafka, house.layout.root / "agents")
 
 
 async def _attempt(act: Act, scene: Scene, outcomes: dict[str, Outcome]) -> None:
     """Plays one act to its proof or its failure; the others go on either way."""
     begun = time.monotonic()
     try:
-        told, happened = await act.play(scene), True
+        told, happened, explained = await act.play(scene), True, False
+    except cluster_acts.Explained as reason:
+        told, happened, explained = str(reason), False, True
     except (DidNotHappen, MusterError, OSError, LookupError, ValueError) as problem:
-        told, happened = f"{type(problem).__name__}: {problem}", False
-    outcomes[act.title] = Outcome(act.title, told, time.monotonic() - begun, happened=happened)
+        told, happened, explained = f"{type(problem).__name__}: {problem}", False, False
+    outcomes[act.title] = Outcome(act.title, told, time.monotonic() - begun, happened=happened, explained=explained)
 
 
 async def _redraw(acts: Sequence[Act], screen: Screen, diary: Diary, outcomes: dict[str, Outcome]) -> None:
@@ -150,11 +194,11 @@ async def _redraw(acts: Sequence[Act], screen: Screen, diary: Diary, outcomes: d
         await asyncio.sleep(_REDRAW)
 
 
-async def _farewell(muster: Muster, diary: Diary) -> list[RenderableType]:
+async def _farewell(muster: Muster, diary: Diary, project: str) -> list[RenderableType]:
     """What `muster why`, `muster list` and `muster usage` answer here."""
     now = datetime.now(UTC)
-    listed = [each async for each in muster.list(project=PROJECT)]
-    used = list(await muster.usage(project=PROJECT))
+    listed = [each async for each in muster.list(project=project)]
+    used = list(await muster.usage(project=project))
     parts: list[RenderableType] = list(diary.explanations)
     parts.append(tables.workloads(listed, now))
     return [*parts, tables.usage(used)] if used else parts

@@ -45,15 +45,17 @@ class House:
 
 
 @asynccontextmanager
-async def own_stack(show: Show) -> AsyncIterator[House]:
+async def own_stack(show: Show, clusters: Mapping[str, str] | None = None) -> AsyncIterator[House]:
     """A stack of one's own, once all of it is ready. `show` is told how it comes up.
 
-    Raises StartFailed with the keeper's own words.
+    clusters: declarations by name; without them, two of local processes. Raises StartFailed with the keeper's own
+    words.
     """
     folder, layout = _folder()
     try:
         layout.make()
-        _declare_clusters(layout)
+        for name, text in (clusters or _local_clusters()).items():
+            (layout.clusters / f"{name}.yaml").write_text(text)
         status = await _start(layout, show)
         yield House(layout, status["services"])
     finally:
@@ -67,12 +69,12 @@ def _folder() -> tuple[Path, Layout]:
     return folder, Layout.of(folder / "stack")
 
 
-def _declare_clusters(layout: Layout) -> None:
+def _local_clusters() -> dict[str, str]:
     programs = Path(str(resources.files("muster_stack.demo") / "workloads")).resolve()
-    for name in CLUSTERS:
-        text = (resources.files("muster_stack.demo") / "clusters" / f"{name}.yaml").read_text()
-        # The demo's programs are the folder that its workloads name; without the root replicas could not read them.
-        (layout.clusters / f"{name}.yaml").write_text(f"{text}roots: [{{path: {json.dumps(str(programs))}}}]\n")
+    # The demo's programs are the folder that its workloads name; without the root replicas could not read them.
+    root = f"roots: [{{path: {json.dumps(str(programs))}}}]\n"
+    folder = resources.files("muster_stack.demo") / "clusters"
+    return {name: (folder / f"{name}.yaml").read_text() + root for name in CLUSTERS}
 
 
 async def _start(layout: Layout, show: Show) -> dict[str, Any]:

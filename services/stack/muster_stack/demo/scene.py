@@ -9,10 +9,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from importlib import resources
+from dataclasses import dataclass, field
 from pathlib import Path
-from string import Template
 from typing import Any, Final
 
 import yaml
@@ -22,6 +20,7 @@ from muster.workload.v1 import workload_pb2
 from muster_client import Muster, Phase
 from muster_kernel import ids
 from muster_stack.demo.diary import Diary, DidNotHappen, Entry
+from muster_stack.demo.texts import Texts, on_this_machine
 from muster_stack.processes import environment, pids
 
 PROJECT: Final = "research"
@@ -32,18 +31,20 @@ _WORKLOAD_MARK: Final = "MUSTER_WORKLOAD_ID"
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One run of the demo. kafka: how an outsider's producer (aiokafka) connects."""
+    """One run of the demo.
+
+    kafka: how an outsider's producer (aiokafka) connects. gpus: whether there is any. images: of pods, by what they
+    have: `python`, `mpi` and `torch`; empty where none was named.
+    """
 
     muster: Muster
     diary: Diary
     kafka: Mapping[str, str]
     agents: Path  # the state folders of the clusters' agents
-
-    def document(self, name: str) -> str:
-        """A document of the demo, with the folders of this machine filled in."""
-        text = (resources.files("muster_stack.demo") / "documents" / f"{name}.yaml").read_text()
-        programs = resources.files("muster_stack.demo") / "workloads"
-        return Template(text).safe_substitute(programs=str(Path(str(programs)).resolve()))
+    document: Texts = on_this_machine
+    project: str = PROJECT
+    gpus: bool = True
+    images: Mapping[str, str] = field(default_factory=dict)
 
     def kept(self, workload_id: str, name: str) -> bool:
         """Whether a workload has a file in the folder that it keeps over its starts."""
@@ -63,9 +64,14 @@ class Scene:
             enabled=True,
         )
 
-    async def submit(self, name: str) -> workload_pb2.Workload:
-        """Submits a document through the public API."""
-        return await self.muster.submit(self.document(name), key=f"demo-{name}")
+    async def submit(self, name: str, **more: str) -> workload_pb2.Workload:
+        """Submits a document through the public API; more: values of its placeholders."""
+        return await self.muster.submit(self.document(name, **more), key=f"demo-{name}")
+
+    async def delete(self, workload: str) -> None:
+        """Deletes a workload and waits for it."""
+        await self.muster.delete(workload, key=f"demo-delete-{workload}")
+        await self.diary.becomes(workload, Phase.DELETED, seconds=START)
 
     async def completed(self, workload: str) -> Entry:
         """Its story once it has completed. Raises DidNotHappen."""

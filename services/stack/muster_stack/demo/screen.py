@@ -25,12 +25,13 @@ _TEXT_WIDTH: Final = 34
 
 @dataclass(slots=True)
 class Outcome:
-    """How an act ended: its proof, or what went wrong."""
+    """How an act ended: its proof, or what went wrong; explained: why there is nothing to show."""
 
     title: str
     told: str
     seconds: float
     happened: bool
+    explained: bool = False
 
 
 class Screen:
@@ -119,7 +120,9 @@ class Screen:
         self.console.print()
         self.console.print(table)
         good = sum(outcome.happened for outcome in outcomes)
-        self.say(f"\n{good} of {len(outcomes)} happened, in {seconds:.0f} s")
+        explained = sum(outcome.explained for outcome in outcomes)
+        rest = f", {explained} are explained" if explained else ""
+        self.say(f"\n{good} of {len(outcomes)} happened{rest}, in {seconds:.0f} s")
 
 
 def _belongs(entry: Entry, act: Act) -> bool:
@@ -129,4 +132,6 @@ def _belongs(entry: Entry, act: Act) -> bool:
 def _mark(outcome: Outcome | None) -> Text | None:
     if outcome is None:
         return None
+    if outcome.explained:
+        return Text("–", style="yellow")  # noqa: RUF001 - a mark, not a minus
     return Text("✔", style="green") if outcome.happened else Text("✘", style="red")

@@ -3,13 +3,16 @@
     GET /health        200 once the model is loaded
     GET /square?n=12   {"n": 12, "square": 144, "replica": ".."}
 
-A user's program: standard library only; it listens on the port that its environment names.
+A user's program: standard library only; it listens on the port that its environment names, and on the address HOST of
+it or the loopback.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
+import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
@@ -46,6 +49,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
+    # The first process of a container gets no signal that it does not handle.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     port = int(os.environ["PORT"])
     print(f"serving on port {port}")
-    ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
+    ThreadingHTTPServer((os.environ.get("HOST", "127.0.0.1"), port), Handler).serve_forever()
