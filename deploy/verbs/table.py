@@ -17,11 +17,12 @@ from verbs.protos import proto
 from verbs.shell import VerbFailed, say
 from verbs.stack import compose_down, compose_up, demo
 from verbs.testbed import testbed
-from verbs.tests import attack, bench, chaos, conformance, soak, test
+from verbs.tests import attack, bench, chaos, conformance, soak, test, test_node
 
 VERBS: Final[dict[str, tuple[Callable[[], int], str]]] = {
     "demo": (demo, "start everything here, run real workloads, show what happens, leave nothing behind"),
     "test": (test, "run every test, on a real Kafka and a real PostgreSQL"),
+    "test-node": (test_node, "run Muster on two real kubelets of this machine (root, and what testbed builds)"),
     "setup": (setup, "install the locked packages and every room into .venv"),
     "lint": (lint, "ruff, mypy, the arrows between rooms, buf, and whether what is generated is fresh"),
     "proto": (proto, "generate the Python code of protos/ into services/contracts"),
@@ -32,7 +33,7 @@ VERBS: Final[dict[str, tuple[Callable[[], int], str]]] = {
     "conformance": (conformance, "play what every back end of the agent has to do (BACKEND=local, fake or apiserver)"),
     "soak": (soak, "run a stack under steady load and say what of it grows (MINUTES=60)"),
     "attack": (attack, "try every scripted attack on running stacks and judge whether they held (ONLY=B4)"),
-    "testbed": (testbed, "build a Kubernetes API server from Go modules, for the tests that ask a real one"),
+    "testbed": (testbed, "build Kubernetes from Go modules, for the tests that ask a real one"),
     "compose-up": (compose_up, "start Kafka and PostgreSQL in containers"),
     "compose-down": (compose_down, "stop them"),
 }

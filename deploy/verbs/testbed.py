@@ -1,7 +1,8 @@
-"""`testbed`: a real Kubernetes API server, its etcd and kwok, built from Go modules for the tests that ask one.
+"""`testbed`: Kubernetes for the tests that ask a real one, built from Go modules and Debian packages.
 
 Called by people, once a machine; the tests that need it are skipped, and say so, where it is missing. `test` does not
-call it: from nothing it takes minutes. Holds: what is built is under .tools, and deploy/testbed pins every module.
+call it: from nothing it takes minutes. Holds: what is built is under .tools; deploy/testbed pins every Go module, and
+no package is installed on the machine.
 """
 
 from __future__ import annotations
@@ -10,22 +11,34 @@ import shutil
 from pathlib import Path
 from typing import Final
 
+from verbs import node_image
 from verbs.paths import ROOT, TESTBED
 from verbs.shell import VerbFailed, run, say
 
 MODULE: Final = ROOT / "deploy" / "testbed"
 VERSION: Final = "1.34.1"
 STAMP: Final = "k8s.io/component-base/version"
-KWOK: Final = MODULE / "kwok"  # a module of its own: its release names older modules of Kubernetes
+# Modules of their own: their releases name other versions of what they share with Kubernetes.
+KWOK: Final = MODULE / "kwok"
+COREDNS: Final = MODULE / "coredns"
+CONTAINERD: Final = MODULE / "containerd"
 COMMANDS: Final = {
     "etcd": (MODULE, "go.etcd.io/etcd/server/v3"),
     "kube-apiserver": (MODULE, "k8s.io/kubernetes/cmd/kube-apiserver"),
+    "kube-scheduler": (MODULE, "k8s.io/kubernetes/cmd/kube-scheduler"),
+    "kube-controller-manager": (MODULE, "k8s.io/kubernetes/cmd/kube-controller-manager"),
+    "kubelet": (MODULE, "k8s.io/kubernetes/cmd/kubelet"),
+    "kube-proxy": (MODULE, "k8s.io/kubernetes/cmd/kube-proxy"),
     "kwok": (KWOK, "sigs.k8s.io/kwok/cmd/kwok"),
+    "coredns": (COREDNS, "github.com/coredns/coredns"),
+    "containerd": (CONTAINERD, "github.com/containerd/containerd/v2/cmd/containerd"),
+    "containerd-shim-runc-v2": (CONTAINERD, "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2"),
+    "ctr": (CONTAINERD, "github.com/containerd/containerd/v2/cmd/ctr"),
 }
 
 
 def testbed() -> int:
-    """Builds all programs, at low priority; a second call takes seconds."""
+    """Builds all programs, at low priority, and what nodes need beside them; a second call takes seconds."""
     go = where_go_is()
     TESTBED.mkdir(parents=True, exist_ok=True)
     major, minor, _ = VERSION.split(".")
@@ -34,6 +47,11 @@ def testbed() -> int:
         say(f"building {name} (minutes the first time, seconds later)")
         flags = ["-trimpath", "-ldflags", f"-s -w {stamps}", "-o", str(TESTBED / name)]
         run(["nice", "-n", "19", str(go), "build", *flags, package], extra={"CGO_ENABLED": "0"}, cwd=module)
+    lacking = node_image.lacking()
+    if lacking:
+        say(f"real nodes are left out, `make test-node` cannot run: {lacking}")
+    else:
+        node_image.make()
     say(f"the testbed is in {TESTBED.relative_to(ROOT)}")
     return 0
 

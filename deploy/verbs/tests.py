@@ -1,4 +1,4 @@
-"""`test`, `conformance`, `chaos`, `soak`, `attack` and `bench`: what runs the code.
+"""`test`, `test-node`, `conformance`, `chaos`, `soak`, `attack` and `bench`: what runs the code.
 
 Called by people and by .ci/run. Holds: the pure rooms keep their line coverage, and the last line of `test` is
 pytest's own.
@@ -112,6 +112,12 @@ def conformance() -> int:
     """Plays the conformance suite of the cluster agent on one back end; BACKEND=local, fake or apiserver."""
     setup()
     become([PYTHON, "-m", "tests.conformance.run", f"--backend={os.environ.get('BACKEND', 'fake')}"])
+
+
+def test_node() -> int:
+    """Runs Muster on two real kubelets of this machine; it takes root, and what `testbed` builds."""
+    setup_with_torch(needed=True)
+    become([PYTHON, "-m", "tests.nodes.run"])
 
 
 def bench() -> int:

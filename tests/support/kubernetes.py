@@ -184,17 +184,20 @@ def session_with(token: str) -> aiohttp.ClientSession:
 
 
 @contextmanager
-def cluster(folder: Path, *, rbac: bool = False, more: Mapping[str, object] | None = None) -> Iterator[Cluster]:
+def cluster(
+    folder: Path, *, rbac: bool = False, more: Mapping[str, object] | None = None, address: str = "127.0.0.1"
+) -> Iterator[Cluster]:
     """Runs etcd and the API server in a folder until the block ends.
 
-    rbac: accounts have the rights that roles give. more: options of the API server.
+    rbac: accounts have the rights that roles give. more: options of the API server. address: where it listens.
     """
     with ExitStack() as stack:
         store = f"http://127.0.0.1:{free_port()}"
         etcd_program = stack.enter_context(running(_etcd(folder, store), folder / "etcd.log"))
         port = free_port()
-        server = stack.enter_context(running(_server(folder, store, port, more, rbac=rbac), folder / "server.log"))
-        url = f"https://127.0.0.1:{port}"
+        command = _server(folder, store, port, {"bind-address": address, **(more or {})}, rbac=rbac)
+        server = stack.enter_context(running(command, folder / "server.log"))
+        url = f"https://{address}:{port}"
         head = {"Authorization": f"Bearer {TOKEN}"}
         http = stack.enter_context(httpx.Client(base_url=url, verify=_unchecked(), headers=head, timeout=_PATIENCE))
         etcd = stack.enter_context(httpx.Client(base_url=store, timeout=_PATIENCE))
@@ -226,13 +229,12 @@ def _etcd(folder: Path, store: str) -> list[str]:
     return [str(PROGRAMS / "etcd"), "--unsafe-no-fsync", *(f"--{name}={value}" for name, value in words.items())]
 
 
-def _server(folder: Path, store: str, port: int, more: Mapping[str, object] | None, *, rbac: bool) -> list[str]:
+def _server(folder: Path, store: str, port: int, more: Mapping[str, object], *, rbac: bool) -> list[str]:
     key, tokens = folder / "service.key", folder / "tokens.csv"
     key.write_bytes(_private_key())
     tokens.write_text(f"{TOKEN},tester,1,system:masters\n", encoding="utf-8")
     words = {
         "etcd-servers": store,
-        "bind-address": "127.0.0.1",
         "secure-port": port,
         "cert-dir": folder / "certificates",
         "token-auth-file": tokens,
@@ -242,7 +244,7 @@ def _server(folder: Path, store: str, port: int, more: Mapping[str, object] | No
         "service-account-key-file": key,
         "service-account-signing-key-file": key,
         "service-cluster-ip-range": _RANGE,
-        **(more or {}),
+        **more,
     }
     return [str(PROGRAMS / "kube-apiserver"), *(f"--{name}={value}" for name, value in words.items())]
 
