@@ -29,6 +29,7 @@ BEHIND = metrics.gauge(
     "everything again, and look at muster_agent_reports_left_out_total.",
 )
 CONDITION: Final = "inventories"
+VERSIONS: Final = "agent_versions"
 _NAMED: Final = 20  # clusters and inventories that one text or one transaction names; all are counted
 
 
@@ -44,9 +45,12 @@ def tell(plan: Plan, world: World, health: Health) -> None:
     ]
     BEHIND.set(len(lacks))
     health.show(CONDITION, "; ".join(sorted(lacks)[:_NAMED]))
+    unfit = [f"cluster {each.id}: {each.unfit}" for each in world.clusters.values() if each.unfit and not each.silent]
+    health.show(VERSIONS, "; ".join(sorted(unfit)[:_NAMED]))
 
 
 def forget(health: Health) -> None:
     """Clear count and condition: this process leads no more."""
     BEHIND.set(0)
     health.show(CONDITION, "")
+    health.show(VERSIONS, "")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
 from pydantic import Field
 
 from muster_chassis.key_files import SecretFile
@@ -63,6 +65,7 @@ class SchedulerSettings(InternalSettings):
             reserves=self.reserves,
             grow_after=_micros(self.grow_after_seconds),
             below_minimum=_micros(self.below_minimum_seconds),
+            version=version("muster-scheduler"),
         )
 
 

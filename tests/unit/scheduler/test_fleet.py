@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from muster.fleet.v1 import fleet_pb2
 from muster_kernel.lifecycle import DesiredPhase, Phase
 from muster_kernel.reasons import WaitingReason
 from muster_scheduler.adapters import views
 from muster_scheduler.domain import events
+from muster_scheduler.domain.asked.limits import Limits
 from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, WorkloadKind
 from muster_scheduler.domain.decisions import Assign, Release
 from muster_scheduler.domain.fleet.clusters import Profile, Standing
@@ -355,6 +357,24 @@ def test_a_heartbeat_says_of_which_release_the_agent_is() -> None:
     fleet = Fleet(node("n1"))
     fleet.send(events.HeartbeatSeen("c1", fleet.order(), version="0.1.0"))
     assert views.cluster(fleet.world, "c1").agent_version == "0.1.0"
+
+
+def test_a_cluster_whose_agent_is_too_old_takes_no_new_work_and_keeps_what_runs() -> None:
+    fleet = Fleet(node("n1"), limits=Limits(version="0.3.0"))
+    fleet.send(events.HeartbeatSeen("c1", fleet.order(), version="0.2.1"))
+    placed = fleet.submit(1)
+    fleet.send(events.HeartbeatSeen("c1", fleet.order(), version="0.1.0"))
+    waiting = fleet.submit(2)
+    assert (placed.phase, waiting.phase) == (Phase.INITIALIZING, Phase.PENDING)
+    said = views.cluster(fleet.world, "c1")
+    assert said.state == fleet_pb2.CLUSTER_STATE_STALE
+    assert said.issue == (
+        "its agent has version 0.1.0 and the scheduler 0.3.0, more than one minor release apart: it gets no new work "
+        "until one of them is upgraded"
+    )
+    fleet.send(events.HeartbeatSeen("c1", fleet.order(), version="0.2.0"))
+    assert fleet.workload(2).phase is Phase.INITIALIZING
+    assert views.cluster(fleet.world, "c1").issue == ""
 
 
 def test_a_cluster_whose_agent_sees_nothing_takes_no_new_work_at_once() -> None:

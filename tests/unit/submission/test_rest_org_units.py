@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from muster.fleet.v1 import fleet_pb2 as fleet
 from muster.tenancy.v1.tenancy_pb2 import Department, NodePool, PoolQuota, Project, SchedulingRules
 from muster_submission.domain.fleet import Pool, check_pool, cluster_uuid
 from muster_submission.rest import amounts, quotas
-from muster_submission.rest.cluster_bodies import write_pool
+from muster_submission.rest.cluster_bodies import write_cluster, write_pool
 from muster_submission.rest.errors import BadBody
 from muster_submission.rest.members import Findings
 from muster_submission.rest.org_units import Surroundings, read_project, write_project
@@ -165,3 +166,15 @@ def test_pools() -> None:
     found = Findings()
     assert [found.boolean(value, "memoryAsSlices") for value in (True, False, None, "yes")] == [True, *[False] * 3]
     assert [each.field for each in found.violations] == ["memoryAsSlices"]
+
+
+def test_a_cluster_that_gets_no_new_work_says_why() -> None:
+    made = datetime(2031, 4, 1, tzinfo=UTC)
+    fit = fleet.Cluster(id="east", state=fleet.CLUSTER_STATE_READY, agent_version="0.2.0")
+    assert write_cluster(fit, made, 1, full=True)["status"]["conditions"] == []
+    old = fleet.Cluster(id="west", state=fleet.CLUSTER_STATE_STALE, agent_version="0.1.0", issue="too old")
+    shown = write_cluster(old, made, 1, full=True)
+    assert shown["version"] == "0.1.0"
+    assert shown["status"]["conditions"] == [
+        {"type": "Available", "status": "False", "reason": "AgentVersion", "message": "too old"}
+    ]

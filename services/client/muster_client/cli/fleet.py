@@ -15,7 +15,7 @@ from muster.api.v1 import fleet_pb2
 from muster.fleet.v1 import fleet_pb2 as fleet_messages
 from muster_client.cli.exits import Exit
 from muster_client.cli.options import Common
-from muster_client.cli.output import emit, say
+from muster_client.cli.output import emit, note, say
 from muster_client.cli.printable import one_line
 from muster_client.cli.render import tables, wide
 from muster_client.errors import InvalidInput, NotFound
@@ -37,6 +37,9 @@ async def list_clusters(*, common: Common = _NO_OPTIONS) -> int:
     else:
         nothing = "no clusters; `muster clusters register ID` makes one known"
         say(tables.clusters(found, datetime.now(UTC)) if found else nothing)
+        for each in found:
+            if each.issue:
+                note(f"cluster {each.id}: {each.issue}")
     return Exit.OK
 
 

@@ -71,6 +71,7 @@ def cluster(world: World, cluster_id: str) -> fleet_pb2.Cluster:
         dead_man_seconds=known.dead_man,
         released_after_seconds=known.released_after,
         agent_version=known.version,
+        issue=known.unfit,
     )
     if known.profile is not None:
         view.profile.CopyFrom(_profile(known.profile))

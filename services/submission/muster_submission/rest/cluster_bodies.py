@@ -24,6 +24,11 @@ _WHOLE: Final = 1000
 _UNUSABLE: Final = {"unhealthy", "foreign"}
 
 
+def _no_new_work(issue: str) -> dict[str, str]:
+    """Why a cluster gets no new work."""
+    return {"type": "Available", "status": "False", "reason": "AgentVersion", "message": issue}
+
+
 def write_cluster(cluster: fleet.Cluster, made: datetime, tenant: int, *, full: bool) -> dict[str, Any]:
     """A cluster. full: with its status."""
     shown: dict[str, Any] = {
@@ -39,7 +44,7 @@ def write_cluster(cluster: fleet.Cluster, made: datetime, tenant: int, *, full: 
     if full:
         shown["status"] = {
             "state": STATES.get(cluster.state, "Unknown"),
-            "conditions": [],
+            "conditions": [_no_new_work(cluster.issue)] if cluster.issue else [],
             "operands": {},
             "platform": {},  # its words are distributions of Kubernetes: what the back end is stands beside it
             "backend": cluster.profile.backend,

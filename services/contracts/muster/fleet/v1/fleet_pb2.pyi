@@ -1221,6 +1221,7 @@ class Cluster(_message.Message):
     DEAD_MAN_SECONDS_FIELD_NUMBER: _builtins.int
     RELEASED_AFTER_SECONDS_FIELD_NUMBER: _builtins.int
     AGENT_VERSION_FIELD_NUMBER: _builtins.int
+    ISSUE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Its id."""
     state: Global___ClusterState.ValueType
@@ -1245,6 +1246,8 @@ class Cluster(_message.Message):
     """
     agent_version: _builtins.str
     """The release of its agent's software, such as 0.1.0; empty until the agent has been heard since the last restart."""
+    issue: _builtins.str
+    """Why it gets no new work although its agent reports; empty: it does."""
     @_builtins.property
     def profile(self) -> Global___ClusterProfile:
         """What it can do."""
@@ -1269,10 +1272,11 @@ class Cluster(_message.Message):
         dead_man_seconds: _builtins.int = ...,
         released_after_seconds: _builtins.int = ...,
         agent_version: _builtins.str = ...,
+        issue: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["heard_at", b"heard_at", "profile", b"profile"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_instance", b"agent_instance", "agent_version", b"agent_version", "dead_man_seconds", b"dead_man_seconds", "devices", b"devices", "free_devices", b"free_devices", "heard_at", b"heard_at", "id", b"id", "lost_timeout_seconds", b"lost_timeout_seconds", "mig_devices", b"mig_devices", "nodes", b"nodes", "profile", b"profile", "released_after_seconds", b"released_after_seconds", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_instance", b"agent_instance", "agent_version", b"agent_version", "dead_man_seconds", b"dead_man_seconds", "devices", b"devices", "free_devices", b"free_devices", "heard_at", b"heard_at", "id", b"id", "issue", b"issue", "lost_timeout_seconds", b"lost_timeout_seconds", "mig_devices", b"mig_devices", "nodes", b"nodes", "profile", b"profile", "released_after_seconds", b"released_after_seconds", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -35,6 +35,7 @@ class Limits(NamedTuple):
     reserves: bool = True  # whether nodes are kept for the first blocked head of a pool
     grow_after: int = 30 * SECOND  # elastic gangs grow once nobody has waited for room in their pool for so long
     below_minimum: int = 60 * SECOND  # a gang that lacks replicas for so long gives up those that it has
+    version: str = ""  # of this software; empty: agents of any version get work
 
 
 def backoff(restarts: int) -> int:

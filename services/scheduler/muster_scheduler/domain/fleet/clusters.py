@@ -70,7 +70,8 @@ class Cluster:
     fresh: int = 0
     silent: bool = False
     unreachable: bool = False  # its agent lives and sees nothing; not persisted: each heartbeat says it
-    version: str = ""  # of its agent's software, for people; not persisted either
+    version: str = ""  # of its agent's software; not persisted either
+    unfit: str = ""  # why the version of its agent keeps new work off it, for people; empty: it does not
     lost_timeout: int = 0  # seconds, the operator's opt-in; 0: never given up by time alone
     dead_man: int = 0  # seconds, as the agent reported it last; 0: not every replica ends by itself
     incoming: IncomingInventory | None = None  # a full inventory of which parts are missing
@@ -124,7 +125,7 @@ class Cluster:
             return Standing.REGISTERED
         if self.silent:
             return Standing.UNKNOWN
-        fresh = now - self.fresh <= stale_after and not self.unreachable
+        fresh = now - self.fresh <= stale_after and not self.unreachable and not self.unfit
         return Standing.READY if fresh else Standing.STALE
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from muster_kernel.lifecycle import ACTIVE, RELEASING, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason, FailureClass
+from muster_kernel.versions import too_far_apart
 from muster_scheduler.domain.asked.limits import ORPHAN_AFTER
 from muster_scheduler.domain.asked.quarantine import cluster_place
 from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, Workload
@@ -109,10 +110,27 @@ def on_heartbeat(world: World, event: HeartbeatSeen) -> None:
     if cluster.dead_man != event.dead_man:
         world.journal.set(cluster, "dead_man", event.dead_man)
         world.touched.clusters[cluster.id] = None
-    cluster.version = event.version
+    if cluster.version != event.version:
+        cluster.version = event.version
+        _judge_version(world, cluster)
     if cluster.unreachable != event.unreachable:
         world.journal.set(cluster, "unreachable", event.unreachable)
         if not event.unreachable:
+            world.waiting.wake_all()
+
+
+def _judge_version(world: World, cluster: Cluster) -> None:
+    """Keeps new work off a cluster whose agent is too far from this software; what runs there goes on."""
+    own = world.limits.version
+    unfit = ""
+    if too_far_apart(cluster.version, own):
+        unfit = (
+            f"its agent has version {cluster.version} and the scheduler {own}, more than one minor release apart: it "
+            "gets no new work until one of them is upgraded"
+        )
+    if unfit != cluster.unfit:
+        world.journal.set(cluster, "unfit", unfit)
+        if not unfit:
             world.waiting.wake_all()
 
 
