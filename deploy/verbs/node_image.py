@@ -1,7 +1,7 @@
 """What the testbed's nodes need beside programs from Go modules: runc, CNI plugins, nft, and images of containers.
 
 Called by `testbed`. The packages come from the machine's own Debian sources and are unpacked under .tools; nothing is
-installed on the machine. Holds: a second call does nothing unless the lists below have changed.
+installed on the machine. Holds: a second call does nothing unless this file has changed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def lacking() -> str:
 
 def make() -> None:
     """Unpacks the packages and packs the images."""
-    wanted = json.dumps([PACKAGES, IMAGE_PACKAGES, RELEASE])
+    wanted = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
     if _STAMP.exists() and _STAMP.read_text(encoding="utf-8") == wanted:
         return
     unpack()
@@ -69,7 +69,7 @@ def make() -> None:
             raise VerbFailed(f"debootstrap left {base / mounted} mounted; unmount it and try again")
     shutil.rmtree(base / "var" / "cache" / "apt", ignore_errors=True)
     shutil.rmtree(base / "var" / "lib" / "apt" / "lists", ignore_errors=True)
-    pack(base, IMAGE, ["/bin/sh"])
+    pack(base, IMAGE, ["/bin/sh", "-c", "exec sleep infinity", "image"])  # whatever arguments it is given
     _STAMP.write_text(wanted, encoding="utf-8")
 
 
@@ -93,7 +93,7 @@ def mirror() -> str:
     return lines[0]
 
 
-def pack(folder: Path, name: str, command: Sequence[str]) -> None:
+def pack(folder: Path, name: str, entry_point: Sequence[str]) -> None:
     """Packs a folder as a docker archive beside it, as containerd imports it, and removes the folder."""
     layer = folder.with_suffix(".layer")
     run(["tar", "-C", folder, "--numeric-owner", "-cf", layer, "."])
@@ -102,7 +102,7 @@ def pack(folder: Path, name: str, command: Sequence[str]) -> None:
     about = {
         "architecture": "amd64",
         "os": "linux",
-        "config": {"Cmd": list(command), "Env": [_PATH]},
+        "config": {"Entrypoint": list(entry_point), "Env": [_PATH]},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
     }
     config = json.dumps(about).encode()

@@ -30,7 +30,10 @@ VERBS: Final[dict[str, tuple[Callable[[], int], str]]] = {
     "lock": (lock, "resolve every dependency anew into requirements.lock and requirements-torch.lock"),
     "bench": (bench, "run the benchmarks"),
     "chaos": (chaos, "kill parts under load and judge what was lost (SEED=1 KILLS=30 BACKEND=apiserver)"),
-    "conformance": (conformance, "play what every back end of the agent has to do (BACKEND=local, fake or apiserver)"),
+    "conformance": (
+        conformance,
+        "play what every back end of the agent does (BACKEND=local, fake, apiserver or node)",
+    ),
     "soak": (soak, "run a stack under steady load and say what of it grows (MINUTES=60)"),
     "attack": (attack, "try every scripted attack on running stacks and judge whether they held (ONLY=B4)"),
     "testbed": (testbed, "build Kubernetes from Go modules, for the tests that ask a real one"),

@@ -109,7 +109,7 @@ def attack() -> int:
 
 
 def conformance() -> int:
-    """Plays the conformance suite of the cluster agent on one back end; BACKEND=local, fake or apiserver."""
+    """Plays the conformance suite of the cluster agent on one back end; BACKEND=local, fake, apiserver or node."""
     setup()
     become([PYTHON, "-m", "tests.conformance.run", f"--backend={os.environ.get('BACKEND', 'fake')}"])
 

@@ -11,7 +11,7 @@ import json
 import shlex
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
@@ -37,11 +37,16 @@ REJECTED_IMAGE: Final = "rejected.example/pod:1"
 
 
 class Kubelets:
-    """Every node of a cluster. starts: how often a command was started, by the pod's name."""
+    """Every node of a cluster but the real ones, whose pods are bound and counted.
 
-    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
+    starts: how often a command was started, by the pod's name.
+    """
+
+    def __init__(self, session: aiohttp.ClientSession, url: str, real: Collection[str] = ()) -> None:
         self._session = session
         self._url = url
+        self._real = frozenset(real)
+        self._containers_of: dict[str, set[str]] = {}  # of pods on real nodes, by the pod's name
         self.starts: Counter[str] = Counter()
         self.pods: dict[str, Object] = {}  # by path, as last seen
         self.silent: set[str] = set()
@@ -185,6 +190,9 @@ class Kubelets:
             if not deleting:
                 await self._bind(path, pod, node)
             return
+        if node in self._real:
+            self._count(pod)
+            return
         if pod["status"].get("phase") in {"Succeeded", "Failed"}:
             if deleting and pod["metadata"].get("deletionGracePeriodSeconds"):
                 await self._delete(path, pod)
@@ -197,6 +205,14 @@ class Kubelets:
             await self._start(path, pod, deleting=deleting)
         else:
             await self._go_on(path, pod, deleting=deleting)
+
+    def _count(self, pod: Object) -> None:
+        """Counts the containers of a pod on a real node, which its kubelet starts by itself."""
+        name = pod["metadata"]["name"]
+        seen = self._containers_of.setdefault(name, set())
+        statuses = pod["status"].get("containerStatuses") or ()
+        seen |= {one["containerID"] for one in statuses if one.get("containerID")}
+        self.starts[name] = len(seen)
 
     async def _bind(self, path: str, pod: Object, node: str) -> None:
         if node in self.unbound:
@@ -287,10 +303,13 @@ class Kubelets:
 
 
 @asynccontextmanager
-async def playing(url: str, token: str) -> AsyncIterator[Kubelets]:
-    """Kubelets that play until the block ends. The certificate of the API server is its own, and is not checked."""
+async def playing(url: str, token: str, real: Collection[str] = ()) -> AsyncIterator[Kubelets]:
+    """Kubelets that play until the block ends. The certificate of the API server is its own, and is not checked.
+
+    real: nodes that have kubelets.
+    """
     async with session_with(token) as session:
-        made = Kubelets(session, url)
+        made = Kubelets(session, url, real)
         following = asyncio.create_task(made.follow())
         try:
             yield made

@@ -18,15 +18,20 @@ from tests.conformance.kubelets import Kubelets, playing
 from tests.conformance.platforms import NODES, Platform
 from tests.conformance.platforms.local import Local
 from tests.conformance.platforms.played import Fake, Played, Server
+from tests.conformance.platforms.real import GPUS, REAL, Real
 from tests.conformance.registry import Case
-from tests.conformance.stage import Stage
+from tests.conformance.stage import IMAGE, Stage
+from tests.nodes.machine import Node
+from tests.nodes.site import site
 from tests.support.agents import AgentProcess
 from tests.support.fake_api_server import FakeApiServer, api_server
 from tests.support.kubernetes import TOKEN, cluster
 
 AT_ONCE: Final = 24
 ALONE_AT_ONCE: Final = 10  # the next agent of a killed one waits for its Lease most of the time
+ON_REAL_NODES: Final = (8, 5)  # the same, where every container is a real one
 CASE_SECONDS: Final = 150.0
+BASE: Final = "muster.test/base:1"  # the image of the testbed's nodes
 
 
 @dataclass(frozen=True)
@@ -53,12 +58,18 @@ class Stages:
         self._count = 0
         self._stack = AsyncExitStack()
         self._server: tuple[Kubelets, str] | None = None
+        self._nodes: Mapping[str, Node] = {}
         self._spare: list[str] = []  # nodes of the one server that no stage has taken
 
     @property
     def capabilities(self) -> frozenset[str]:
         """What the back end's platform can play."""
-        kinds: Mapping[str, type[Platform]] = {"local": Local, "fake": Fake, "apiserver": Server}
+        kinds: Mapping[str, type[Platform]] = {
+            "local": Local,
+            "fake": Fake,
+            "apiserver": Server,
+            "node": Real,
+        }
         return frozenset(kinds[self._backend].capabilities)
 
     async def __aenter__(self) -> Self:
@@ -70,7 +81,22 @@ class Stages:
             kubelets = await self._stack.enter_async_context(playing(found.url, TOKEN))
             await _add_nodes(kubelets)
             self._server, self._spare = (kubelets, found.url), _spare_nodes()
+        if self._backend == "node":
+            await self._real_nodes()
         return self
+
+    async def _real_nodes(self) -> None:
+        """Starts an API server with two real nodes."""
+        folder = Path(await asyncio.to_thread(self._stack.enter_context, tempfile.TemporaryDirectory(prefix="mn-")))
+        found = await self._stack.enter_async_context(site(folder, REAL, gpus=GPUS, slices=0, controllers=False))
+        for node in found.nodes.values():
+            await asyncio.to_thread(node.tag, BASE, f"docker.io/{IMAGE}")
+        await asyncio.to_thread(found.until_ready)
+        kubelets = await self._stack.enter_async_context(playing(found.cluster.url, TOKEN, REAL))
+        await _add_nodes(kubelets, len(REAL))
+        # The third node is played, and several cases speak for its kubelet.
+        self._nodes = found.nodes
+        self._server, self._spare = (kubelets, found.cluster.url), _spare_nodes(len(REAL) + 1)
 
     async def __aexit__(self, *_: object) -> None:
         """Ends it."""
@@ -102,6 +128,8 @@ class Stages:
             return Local(root)
         if self._server is not None:
             kubelets, url = self._server
+            if self._nodes:
+                return Real(kubelets, root, url, TOKEN, number, self._nodes)
             return Server(kubelets, root, url, TOKEN, number)
         server: FakeApiServer = await stack.enter_async_context(api_server())
         server.put("namespaces", {"metadata": {"name": "kube-system", "uid": f"cluster-{number}"}})
@@ -126,7 +154,8 @@ async def play(backend: str, kafka: str, chosen: Mapping[str, Case]) -> dict[str
                 if name not in playable:
                     lacking = sorted(str(needed) for needed in each.needs - stages.capabilities)
                     outcomes[name] = Outcome(name, missing=tuple(lacking))
-            quiet, alone = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(ALONE_AT_ONCE)
+            at_once, alone_at_once = ON_REAL_NODES if backend == "node" else (AT_ONCE, ALONE_AT_ONCE)
+            quiet, alone = asyncio.Semaphore(at_once), asyncio.Semaphore(alone_at_once)
 
             async def on_its_own(each: Case) -> None:
                 async with stages.stage() as stage:
@@ -154,10 +183,10 @@ async def _timed(each: Case, go: Callable[[Case], Awaitable[None]]) -> Outcome:
     return Outcome(each.name, round(time.monotonic() - began, 2), problems=(problem,))
 
 
-async def _add_nodes(kubelets: Kubelets) -> None:
-    for number in range(NODES):
+async def _add_nodes(kubelets: Kubelets, first: int = 0) -> None:
+    for number in range(first, NODES):
         await kubelets.add_node(f"n-{number}")
 
 
-def _spare_nodes() -> list[str]:
-    return [f"n-{number}" for number in range(2, NODES)]
+def _spare_nodes(first: int = 2) -> list[str]:
+    return [f"n-{number}" for number in range(first, NODES)]

@@ -1,4 +1,4 @@
-"""`make conformance BACKEND=local|fake|apiserver`: the whole suite on one back end; the last line is one JSON object.
+"""`make conformance BACKEND=local|fake|apiserver|node`: the suite on one back end; the last line is one JSON object.
 
 {"backend", "cases", "passed", "failed", "skipped", "played_again", "seconds"}. The exit status is 0 only if at least
 120 cases were played, nothing failed, and what was skipped is the committed list.
@@ -19,7 +19,7 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[2]
 LEAST: Final = 120  # cases
-BACKENDS: Final = ("local", "fake", "apiserver")
+BACKENDS: Final = ("local", "fake", "apiserver", "node")
 
 
 class Count:

@@ -37,15 +37,17 @@ async def foreign_taken(scene: Scene) -> None:
         await _until_running(scene, "others")
     finally:
         scheduler.send(signal.SIGCONT)
-    began = time.monotonic()
-    entry = await scene.until(workload, lambda each: _ready_elsewhere(each, node), "it runs elsewhere")
-    seconds = time.monotonic() - began
-    require(seconds <= _ELSEWHERE_SECONDS + _LATE_SECONDS, f"it ran elsewhere after {seconds:.0f} s")
-    await require_devices(scene, entry, resource=GPU)
-    attempts = (await scene.muster.get(workload)).attempts
-    require([each.cause.code for each in attempts] == ["AgentRefused", ""], f"its attempts were {attempts}")
-    await scene.end(workload)
-    await _delete(scene, "/api/v1/namespaces/default/pods/others")
+    try:
+        began = time.monotonic()
+        entry = await scene.until(workload, lambda each: _ready_elsewhere(each, node), "it runs elsewhere")
+        seconds = time.monotonic() - began
+        require(seconds <= _ELSEWHERE_SECONDS + _LATE_SECONDS, f"it ran elsewhere after {seconds:.0f} s")
+        await require_devices(scene, entry, resource=GPU)
+        attempts = (await scene.muster.get(workload)).attempts
+        require([each.cause.code for each in attempts] == ["AgentRefused", ""], f"its attempts were {attempts}")
+        await scene.end(workload)
+    finally:
+        await _delete(scene, "/api/v1/namespaces/default/pods/others")
 
 
 async def kubelet_lost(scene: Scene) -> None:

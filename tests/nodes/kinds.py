@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import yaml
 
+from muster_client import MusterError
 from muster_stack.demo.diary import Entry
 from tests.nodes.machine import Node
 from tests.nodes.plugin import VISIBLE, given_out
@@ -89,7 +90,10 @@ async def _until_world(scene: Scene, workload: str, size: int, *, times: int) ->
     line = f"world {size}"
 
     async def look() -> str:
-        return await scene.log(workload, "worker-0")
+        try:
+            return await scene.log(workload, "worker-0")
+        except MusterError:  # a busy node did not answer in time
+            return ""
 
     await eventually(look, lambda text: text.splitlines().count(line) >= times, within=PATIENCE, every=1.0)
 
@@ -126,9 +130,10 @@ async def slots_seen(scene: Scene) -> None:
 
 async def mig_seen(scene: Scene) -> None:
     """The same for slices of a card."""
-    entry = await scene.run("slice", WAITS, migProfile="1g.5gb")
-    await require_devices(scene, entry, resource=MIG)
-    await scene.end(entry.workload.id)
+    workload = await scene.submit("slice", WAITS, migProfile="1g.5gb")
+    await scene.require_placed(workload)
+    await require_devices(scene, await scene.running(workload), resource=MIG)
+    await scene.end(workload)
 
 
 async def require_devices(scene: Scene, *entries: Entry, resource: str) -> None:
@@ -136,10 +141,12 @@ async def require_devices(scene: Scene, *entries: Entry, resource: str) -> None:
     seen: dict[str, tuple[str, ...]] = {}
     for entry in entries:
         pods = await asyncio.to_thread(scene.pods, entry.workload.id)
-        for name, pod in pods.items():
+        for name in [each.name for each in entry.workload.replicas if each.state == "READY"]:
+            pod = pods[name]
             node = scene.site.nodes[pod["spec"]["nodeName"]]
             said = await eventually(partial(_told, node, name), within=_LISTED_SECONDS)
-            mine = tuple(sorted(node.variable_of(f"MUSTER_REPLICA={name}", VISIBLE).split(",")))
+            _, variables = node.variables_of(f"MUSTER_REPLICA={name}")
+            mine = tuple(sorted(variables[VISIBLE].split(",")))
             plugin = scene.site.plugins[node.name, resource]
             require(said == mine, f"the kubelet gave {name} {said}, its process sees {mine}")
             require(mine in plugin.given, f"{name} sees {mine}, which the plugin never gave: {plugin.given}")

@@ -151,13 +151,20 @@ class Node:
         elif "kubelet" not in self._programs:
             self.start_kubelet()
 
-    def variable_of(self, marked: str, name: str) -> str:
-        """A variable of a process of the node whose environment has this text. Raises LookupError if there is none."""
+    def tag(self, image: str, other: str) -> None:
+        """Gives an image another name."""
+        self._inside([*self._ctr(), "-n", "k8s.io", "images", "tag", image, other])
+
+    def variables_of(self, marked: str) -> tuple[int, dict[str, str]]:
+        """The id, on this machine, and the variables of the first process of the node that has this variable.
+
+        marked: `NAME=value`. Raises LookupError if there is none.
+        """
         for pid in self._processes():
             with suppress(OSError):
                 words = Path(f"/proc/{pid}/environ").read_text(errors="replace").split("\0")
                 if marked in words:
-                    return next(word.partition("=")[2] for word in words if word.startswith(f"{name}="))
+                    return pid, dict(word.split("=", 1) for word in words if "=" in word)
         raise LookupError(f"no process on {self.name} has {marked}")
 
     def _processes(self) -> list[int]:

@@ -33,6 +33,7 @@ from tests.support.waiting import eventually
 
 NULLS: Final = Path(__file__).with_name("nulls.json")
 _CLEARED_SECONDS: Final = 60.0
+_TAIL: Final = 1500  # characters of each log, where the run itself fails
 # What an agent keeps while it works for a cluster: its Lease and its state, namespaces, and the programs of each.
 _KEPT: Final = ("namespaces/", "leases/", "configmaps/muster-lab/muster-agent")
 _PROGRAMS: Final = "/muster-programs-"
@@ -63,7 +64,12 @@ def main() -> int:
         return 1
     with tempfile.TemporaryDirectory(prefix="muster-nodes-") as folder:
         Path(folder).chmod(0o711)  # PostgreSQL runs as another user, who must get through
-        return asyncio.run(_run(Path(folder), chosen))
+        try:
+            return asyncio.run(_run(Path(folder), chosen))
+        except Exception:
+            for log in sorted(Path(folder).glob("*/*.log")):
+                say(f"{log.relative_to(folder)} ends with:\n{log.read_text(errors='replace')[-_TAIL:]}")
+            raise
 
 
 async def _run(folder: Path, chosen: list[str]) -> int:

@@ -20,6 +20,7 @@ import yaml
 
 from muster.workload.v1 import workload_pb2
 from muster_client import Muster, Phase
+from muster_client.errors import NotFound
 from muster_cluster_agent.domain.kubernetes import marks
 from muster_stack.demo.diary import Diary, DidNotHappen, Entry
 from tests.nodes.site import Site
@@ -29,6 +30,7 @@ from tests.support.waiting import eventually
 PROJECT: Final = "lab"
 IMAGE: Final = "muster.test/base:1"
 WAITS: Final = "sh -c 'trap \"exit 0\" TERM; sleep 3600 & wait'"
+_UNDECIDED: Final = frozenset({"", "NotEvaluated", "NoProject"})
 PATIENCE: Final = 180.0  # seconds that anything may take at most
 TORCH: Final = {"PYTHONPATH": "/packages", "OMP_NUM_THREADS": "1"}
 _PROGRAMS: Final = Path(str(resources.files("muster_stack.demo") / "workloads")).resolve()
@@ -62,6 +64,22 @@ class Scene:
     async def running(self, workload: str) -> Entry:
         """Its story once it is Running with every replica ready."""
         return await self.until(workload, _is_ready, "runs")
+
+    async def require_placed(self, workload: str) -> None:
+        """Raise DidNotHappen with the reason of `why` if the scheduler finds no place for a workload."""
+
+        async def look() -> str:
+            entry = self.diary.entries.get(workload)
+            if entry is not None and entry.workload.replicas:
+                return "placed"
+            try:
+                told = await self.muster.why(workload)
+            except NotFound:  # the scheduler has not heard of it yet
+                return ""
+            return told.reason.message if told.reason.code not in _UNDECIDED else ""
+
+        said = await eventually(look, within=PATIENCE, every=0.1)
+        require(said == "placed", said)
 
     async def until(self, workload: str, met: Any, what: str, *, within: float = PATIENCE) -> Entry:
         """Its story once `met` holds of it. Raises DidNotHappen."""

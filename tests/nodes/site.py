@@ -5,7 +5,7 @@ Holds: when the block ends, no process, network or cgroup of it is left.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -75,13 +75,19 @@ def missing() -> str:
 
 
 @asynccontextmanager
-async def site(folder: Path) -> AsyncIterator[Site]:
-    """The cluster, whose nodes are Ready with all their devices."""
-    with _plane(folder) as found:
+async def site(
+    folder: Path, names: Sequence[str] = NAMES, *, gpus: int = GPUS, slices: int = SLICES, controllers: bool = True
+) -> AsyncIterator[Site]:
+    """The cluster. Its nodes need not be Ready yet.
+
+    gpus: of each node; slices: of the last one, too. controllers: it has those of a cluster, a scheduler and a name
+    server.
+    """
+    with _plane(folder, names, controllers=controllers) as found:
         plugins = {
             (name, resource): Plugin(found.nodes[name].home / "kubelet", resource, devices)
-            for name in NAMES
-            for resource, devices in _devices(name).items()
+            for name in names
+            for resource, devices in _devices(name, gpus, slices if name == names[-1] else 0).items()
         }
         whole = Site(found.cluster, found.nodes, plugins)
         async with serving([*plugins.values()]):
@@ -89,7 +95,7 @@ async def site(folder: Path) -> AsyncIterator[Site]:
 
 
 @contextmanager
-def _plane(folder: Path) -> Iterator[Site]:
+def _plane(folder: Path, names: Sequence[str], *, controllers: bool) -> Iterator[Site]:
     """Everything but the devices."""
     with ExitStack() as stack:
         make_bridge()
@@ -98,31 +104,34 @@ def _plane(folder: Path) -> Iterator[Site]:
         own.mkdir()
         more = {"advertise-address": configs.GATEWAY, "kubelet-preferred-address-types": "InternalIP"}
         found = stack.enter_context(cluster(own, more=more, address=configs.GATEWAY))
-        kubeconfig = own / "kubeconfig"
-        kubeconfig.write_text(kubeconfig_of(found.url, TOKEN))
-        (own / "Corefile").write_text(configs.names(kubeconfig))
-        common = [f"--kubeconfig={kubeconfig}", "--secure-port=0", "--leader-elect=false"]
-        key = f"--service-account-private-key-file={own / 'service.key'}"
-        commands = {
-            "kube-scheduler": common,
-            "kube-controller-manager": [*common, key],
-            "coredns": ["-conf", str(own / "Corefile")],
-        }
         programs: dict[str, Program] = dict(found.programs)
-        for name, words in commands.items():
+        for name, words in (_controllers(own, found.url) if controllers else {}).items():
             command = [str(PROGRAMS / name), *words]
             programs[name] = stack.enter_context(running(command, own / f"{name}.log"))
         nodes = {}
-        for number, name in enumerate(NAMES, start=1):
+        for number, name in enumerate(names, start=1):
             nodes[name] = Node(name, number, folder, found.url, _LABELS)
             stack.callback(nodes[name].remove)
             nodes[name].install()
         yield Site(replace(found, programs=programs), nodes, {})
 
 
-def _devices(name: str) -> dict[str, list[str]]:
-    """By resource. The second node has slices of a card, too."""
-    found = {GPU: [f"GPU-{name}-{number}" for number in range(GPUS)]}
-    if name == NAMES[-1]:
-        found[MIG] = [f"MIG-{name}-{number}" for number in range(SLICES)]
+def _controllers(folder: Path, url: str) -> dict[str, list[str]]:
+    """The words of each program that works on a cluster's objects."""
+    kubeconfig = folder / "kubeconfig"
+    kubeconfig.write_text(kubeconfig_of(url, TOKEN))
+    (folder / "Corefile").write_text(configs.names(kubeconfig))
+    common = [f"--kubeconfig={kubeconfig}", "--secure-port=0", "--leader-elect=false"]
+    return {
+        "kube-scheduler": common,
+        "kube-controller-manager": [*common, f"--service-account-private-key-file={folder / 'service.key'}"],
+        "coredns": ["-conf", str(folder / "Corefile")],
+    }
+
+
+def _devices(name: str, gpus: int, slices: int) -> dict[str, list[str]]:
+    """By resource."""
+    found = {GPU: [f"GPU-{name}-{number}" for number in range(gpus)]}
+    if slices:
+        found[MIG] = [f"MIG-{name}-{number}" for number in range(slices)]
     return found

@@ -55,7 +55,7 @@ async def what_ends_a_pod_has_its_class(stage: Stage, what: str, failure: int) -
         "Preemption": {**terminated(143, "Error"), **disrupted("PreemptionByScheduler")},
         "LostCode": terminated(137, "ContainerStatusUnknown"),
     }[what]
-    work = await stage.running()
+    work = await stage.running(stage.platform.spoken_for)
     await told_by_kubelet(stage, work.name(), status)
     gone = await work.state(GONE)
     assert gone.failure == failure
@@ -63,7 +63,7 @@ async def what_ends_a_pod_has_its_class(stage: Stage, what: str, failure: int) -
 
 @case(Capability.CONTAINERS)
 async def a_first_end_is_final(stage: Stage) -> None:
-    work = await stage.running()
+    work = await stage.running(stage.platform.spoken_for)
     await work.finish(0)
     await work.state(GONE)
     await told_by_kubelet(stage, work.name(), terminated(137, "Error"))  # after a restart of the kubelet

@@ -79,7 +79,8 @@ async def an_exit_code_is_told_with_its_class(stage: Stage, code: int, failure: 
 
 
 @case(
-    given=[("HUP", EXIT), ("INT", RETRYABLE), ("ABRT", EXIT), ("KILL", RETRYABLE), ("SEGV", EXIT), ("TERM", RETRYABLE)]
+    Capability.OWN_SIGNALS,
+    given=[("HUP", EXIT), ("INT", RETRYABLE), ("ABRT", EXIT), ("KILL", RETRYABLE), ("SEGV", EXIT), ("TERM", RETRYABLE)],
 )
 async def a_signal_counts_as_128_and_its_number(stage: Stage, signal: str, failure: int) -> None:
     work = stage.work(programs.dies(signal))

@@ -32,7 +32,7 @@ async def the_first_inventory_has_every_node(stage: Stage) -> None:
     names = {node.name for node in found.inventory.nodes}
     assert {"n-0", "n-1", "n-2"} <= names
     (first,) = [node for node in found.inventory.nodes if node.name == "n-0"]
-    assert (first.cpu_milli, first.state) == (64_000, fleet_pb2.NODE_STATE_READY)
+    assert (first.cpu_milli, first.state) == (stage.platform.cpu_milli, fleet_pb2.NODE_STATE_READY)
     assert len(first.devices) + first.anonymous_devices == 8
     assert all(node.uid and node.boot_id for node in found.inventory.nodes)
     assert found.inventory.profile.backend

@@ -48,10 +48,10 @@ async def labels_of_users_cannot_forge_identity(stage: Stage) -> None:
 
 @case(Capability.CONTAINERS)
 async def a_kubelet_that_refuses_a_pod_is_no_failure(stage: Stage) -> None:
-    work = stage.work(programs.WAITS, image=REJECTED_IMAGE)
+    work = stage.work(programs.WAITS, image=REJECTED_IMAGE, runs=[run(node=stage.platform.spoken_for)])
     await work.assign()
     refused = await work.refused("ForeignTaken")
-    assert refused.node == "n-0"
+    assert refused.node == stage.platform.spoken_for
     assert FAILED not in {message.status.state for message in work.reports()}
     await work.release()
     await work.nothing_left()
@@ -124,7 +124,7 @@ def _tells(message: agent_pb2.InventoryReported, namespace: str) -> bool:
 
 @case(Capability.CONTAINERS, given=BAD_IMAGES)
 async def an_image_that_can_never_start_ends_its_start(stage: Stage, image: str) -> None:
-    work = stage.work(programs.WAITS, image=image)
+    work = stage.work(programs.WAITS, image=image, image_pull_policy=workload_pb2.IMAGE_PULL_POLICY_NEVER)
     await work.assign()
     failed = await work.state(FAILED)
     assert failed.failure == START
@@ -196,7 +196,7 @@ async def what_muster_made_for_another_workload_cannot_be_mounted(stage: Stage, 
 @case(Capability.CONTAINERS)
 async def a_claim_outlives_its_run_and_is_found_by_the_next(stage: Stage) -> None:
     claim = storage_pb2.PersistentVolumeClaim(label="data", path="/data", size="1Gi")
-    work = stage.work(programs.WAITS, pvcs=[claim])
+    work = stage.work(programs.WAITS, pvcs=[claim], runs=[run(node=stage.platform.spoken_for)])
     await work.assign()
     await work.state(READY)
     await work.release(reason=ChangeReason.SUSPENDED.value)
@@ -217,7 +217,7 @@ async def a_claim_outlives_its_run_and_is_found_by_the_next(stage: Stage) -> Non
 @case(Capability.CONTAINERS)
 async def an_ephemeral_claim_goes_with_its_run(stage: Stage) -> None:
     claim = storage_pb2.PersistentVolumeClaim(label="data", path="/data", size="1Gi", ephemeral=True)
-    work = stage.work(programs.WAITS, pvcs=[claim])
+    work = stage.work(programs.WAITS, pvcs=[claim], runs=[run(node=stage.platform.spoken_for)])
     await work.assign()
     await work.state(READY)
     assert [each for each in await cluster_of(stage).left(work.id) if each.startswith("persistentvolumeclaims/")]

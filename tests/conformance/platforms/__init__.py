@@ -23,16 +23,23 @@ class Capability(StrEnum):
     REBOOTS = "nodes that start again"
     SHARED_FOLDER = "a folder that outlives a run without a volume"
     SIGNALS = "programs that answer signals"
+    OWN_SIGNALS = "programs that end by a signal of their own, as the first process of a container does not"
     OUTPUT = "the last lines of a program"
     API_FAULTS = "calls of the API server that fail, or whose answers are lost"
 
 
 class Platform(ABC):
-    """One back end's world. gone: the evidence by which a replica that has ended is GONE."""
+    """One back end's world.
+
+    gone: the evidence by which a replica that has ended is GONE. spoken_for: a node whose kubelet says what a case
+    wants, where any is played. cpu_milli: of node n-0.
+    """
 
     name: ClassVar[str]
     capabilities: ClassVar[frozenset[Capability]]
     gone: ClassVar[str]
+    spoken_for: ClassVar[str] = "n-0"
+    cpu_milli: ClassVar[int] = 64_000
 
     @abstractmethod
     def cluster_file(self, cluster: str) -> str:

@@ -32,6 +32,7 @@ class Local(Platform):
             Capability.REBOOTS,
             Capability.SHARED_FOLDER,
             Capability.SIGNALS,
+            Capability.OWN_SIGNALS,
             Capability.OUTPUT,
         }
     )

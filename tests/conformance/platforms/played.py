@@ -32,7 +32,9 @@ _KINDS: Final = (
 class Played(Platform):
     """One agent's part of a cluster: namespaces and nodes of its own. root: a folder of its own."""
 
-    capabilities: ClassVar = frozenset({Capability.CONTAINERS, Capability.FROZEN_NODES, Capability.REBOOTS})
+    capabilities: ClassVar = frozenset(
+        {Capability.CONTAINERS, Capability.FROZEN_NODES, Capability.REBOOTS, Capability.OWN_SIGNALS}
+    )
     gone = "containers-terminated"
 
     def __init__(self, kubelets: Kubelets, root: Path, url: str, token: str, number: int) -> None:
