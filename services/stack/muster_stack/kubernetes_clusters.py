@@ -23,7 +23,7 @@ from muster_stack.layout import Layout
 
 _Loader: Final = bound_yaml(yaml.SafeLoader)
 _FORM: Final = "kubeconfig[=FILE][,context=CONTEXT][,name=NAME]"
-_LONGEST: Final = 40
+LONGEST_NAME: Final = 40
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9]+")
 
 
@@ -53,9 +53,9 @@ def read_option(text: str) -> KubernetesCluster:
         raise StackError(f"--cluster {text}: {file} has no context {context}; it has {', '.join(names)}")
     if not context and not current:
         raise StackError(f"--cluster {text}: {file} has no current context: add context=CONTEXT")
-    name = given.get("name") or _NOT_IN_NAMES.sub("-", (context or current).lower()).strip("-")[:_LONGEST]
+    name = given.get("name") or _NOT_IN_NAMES.sub("-", (context or current).lower()).strip("-")[:LONGEST_NAME]
     try:
-        return KubernetesCluster(ids.check_name(name, limit=_LONGEST), file, context)
+        return KubernetesCluster(ids.check_name(name, limit=LONGEST_NAME), file, context)
     except ValueError as problem:
         raise StackError(f"--cluster {text}: the cluster needs a name, name=NAME ({problem})") from None
 

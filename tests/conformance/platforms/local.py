@@ -16,6 +16,7 @@ from muster_cluster_agent.adapters.local.nodes import Switch
 from muster_cluster_agent.adapters.local.state import instance_of, replace_file
 from muster_cluster_agent.adapters.local.workdirs import digest_of
 from tests.conformance.platforms import NODES, Capability, Platform
+from tests.conformance.platforms.pipes import is_told
 from tests.support.waiting import until
 
 _CARDS: Final = 8
@@ -54,17 +55,7 @@ class Local(Platform):
     async def finish(self, workload: str, replica: str, code: int) -> None:
         """Writes the code into the pipe that the program reads."""
         pipe = self._kept(workload) / replica
-
-        def writable() -> bool:
-            try:
-                descriptor = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-            except OSError:  # not there yet, or not read yet
-                return False
-            os.write(descriptor, f"{code}\n".encode())
-            os.close(descriptor)
-            return True
-
-        await until(writable)
+        await until(lambda: is_told(pipe, code))
 
     async def settled(self, workload: str, replica: str) -> None:
         """Its file is there."""

@@ -9,6 +9,7 @@ from typing import ClassVar, Final
 
 from tests.conformance.kubelets import Kubelets
 from tests.conformance.platforms import Capability
+from tests.conformance.platforms.pipes import is_told
 from tests.conformance.platforms.played import Server
 from tests.nodes.machine import Node
 from tests.support.waiting import until
@@ -37,7 +38,7 @@ class Real(Server):
         if node is None:
             await super().finish(workload, replica, code)
             return
-        await until(lambda: _written(node, replica, code))
+        await until(lambda: (pipe := _file_of(node, replica)) is not None and is_told(pipe, code))
 
     async def settled(self, workload: str, replica: str) -> None:
         """Its file is there."""
@@ -67,16 +68,3 @@ def _file_of(node: Node, replica: str) -> Path | None:
 def _is_up(node: Node, replica: str) -> bool:
     file = _file_of(node, replica)
     return file is not None and file.with_name(f"{file.name}.up").exists()
-
-
-def _written(node: Node, replica: str, code: int) -> bool:
-    pipe = _file_of(node, replica)
-    if pipe is None:
-        return False
-    try:
-        descriptor = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-    except OSError:  # not there yet, or not read yet
-        return False
-    os.write(descriptor, f"{code}\n".encode())
-    os.close(descriptor)
-    return True

@@ -17,7 +17,7 @@ from muster_stack.kubernetes_clusters import KubernetesCluster
 def test_its_agent_reads_the_declaration() -> None:
     there = KubernetesDemo(KubernetesCluster("lab", Path("/somewhere/config"), "admin"), {})
     file = parse(there.declaration(), where=Path("/clusters/lab.yaml"))
-    assert (file.cluster, file.kubeconfig, file.context) == ("lab", Path("/somewhere/config"), "admin")
+    assert (file.cluster, file.kubeconfig, file.context) == ("demo-lab", Path("/somewhere/config"), "admin")
     assert (file.namespace, file.managed) == (NAMESPACE, True)
 
 

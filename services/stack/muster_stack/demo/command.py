@@ -72,6 +72,7 @@ def demo(
         if cluster:
             images = {"python": image, "mpi": mpi_image, "torch": torch_image}
             there = KubernetesDemo(read_option(cluster), images)
+            there.check()
         _check_machine(acts, there)
         return asyncio.run(_run(acts, console, there))
     except NoRoom as problem:
@@ -94,25 +95,27 @@ def _check_machine(acts: Sequence[Act], there: KubernetesDemo | None) -> None:
 async def _run(acts: Sequence[Act], console: Console, there: KubernetesDemo | None) -> int:
     _cancel_on_signals()
     begun = time.monotonic()
-    with Screen(console) as screen:
-        clusters = {there.cluster.name: there.declaration()} if there else None
-        async with own_stack(screen.starting, clusters) as house:
-            screen.say(f"the stack is up after {time.monotonic() - begun:.0f} s: {len(house.services)} processes")
-            outcomes, farewell = await _play(acts, screen, house, there)
-    left = there.clean() if there else 0
+    left = 0
+    try:
+        with Screen(console) as screen:
+            clusters = {there.name: there.declaration()} if there else None
+            async with own_stack(screen.starting, clusters) as house:
+                screen.say(f"the stack is up after {time.monotonic() - begun:.0f} s: {len(house.services)} processes")
+                outcomes, farewell = await _play(acts, screen, house, there)
+    finally:  # also where it was interrupted
+        if there:
+            left = there.clean()
     outcomes.append(_clean(house, time.monotonic() - begun))
     screen.checks(outcomes, time.monotonic() - begun)
     for part in farewell:
         console.print()
         console.print(part, markup=False, soft_wrap=isinstance(part, str))
     if there:
-        _summarise(there, outcomes[:-1], left)
+        _summarise(outcomes[:-1], left)
     return 0 if left == 0 and all(outcome.happened or outcome.explained for outcome in outcomes) else 1
 
 
-def _summarise(there: KubernetesDemo, outcomes: Sequence[Outcome], left: int) -> None:
-    for failure in there.failures:
-        sys.stderr.write(f"left in cluster {there.cluster.name}: {failure}\n")
+def _summarise(outcomes: Sequence[Outcome], left: int) -> None:
     counts = {
         "acts": len(outcomes),
         "proved": sum(each.happened for each in outcomes),
@@ -146,7 +149,7 @@ async def _play(
         screen.playing(acts, diary, outcomes)
         farewell = await _farewell(muster, diary, scene.project)
         if there:
-            screen.say(f"the demo leaves cluster {there.cluster.name}")
+            screen.say(f"the demo leaves cluster {there.name}")
             await there.leave(muster)
         for task in beside:
             task.cancel()

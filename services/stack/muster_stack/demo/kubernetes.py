@@ -1,7 +1,7 @@
 """`muster demo --cluster`: the same acts on a Kubernetes cluster, which is left as it was found.
 
-Called by the command. Holds: only a cluster without an agent of the demo is used, and what the demo made there is
-deleted with its namespaces.
+Called by the command. Holds: what is deleted there has the labels of the demo's own cluster, of which nothing was there
+before; what other installations of Muster have in the same cluster is not touched.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from muster_stack.demo.diary import Diary
 from muster_stack.demo.scene import START, Scene
 from muster_stack.demo.texts import InPods
 from muster_stack.errors import StackError
-from muster_stack.kubernetes_clusters import KubernetesCluster
+from muster_stack.kubernetes_clusters import LONGEST_NAME, KubernetesCluster
 
 NAMESPACE: Final = "muster-demo"
 """Of the demo's agent."""
 PROJECT: Final = "muster-demo"
 NARROW: Final = "muster-demo-narrow"
 """A project that may have one GPU."""
+_PREFIX: Final = "demo-"
 _GPUS: Final = 64  # that the project deserves: all that its acts ask for at the same time
 _LOOK_AGAIN: Final = 0.5
 _INVENTORY_SECONDS: Final = 60.0
@@ -38,16 +39,30 @@ _CLEARED_SECONDS: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class KubernetesDemo:
-    """A demo on a cluster. images: of pods, by what they have."""
+    """A demo on a cluster. images: of pods, by what they have.
+
+    name: the cluster's id in Muster, which no installation of it has.
+    """
 
     cluster: KubernetesCluster
     images: Mapping[str, str]
     failures: list[str] = field(default_factory=list)
 
+    @property
+    def name(self) -> str:
+        """Return it."""
+        return f"{_PREFIX}{self.cluster.name}"[:LONGEST_NAME].rstrip("-")
+
+    def check(self) -> None:
+        """Raise StackError where something of an earlier demo is left there, or the cluster cannot be asked."""
+        count = self._cleanup()
+        if count:
+            raise StackError(f"{count} objects of cluster {self.name} are there already; {self._removal()}")
+
     def declaration(self) -> str:
         """Return the cluster file of the demo's agent."""
         said = {
-            "cluster": self.cluster.name,
+            "cluster": self.name,
             "backend": "kubernetes",
             "kubeconfig": str(self.cluster.kubeconfig),
             "namespace": NAMESPACE,
@@ -60,12 +75,12 @@ class KubernetesDemo:
         deadline = time.monotonic() + _INVENTORY_SECONDS
         while not (nodes := [each async for each in muster.nodes.list()]):
             if time.monotonic() > deadline:
-                raise StackError(f"cluster {self.cluster.name} has told no node within {_INVENTORY_SECONDS:g} s")
+                raise StackError(f"cluster {self.name} has told no node within {_INVENTORY_SECONDS:g} s")
             await asyncio.sleep(_LOOK_AGAIN)
         gpus = any(node.devices for node in nodes)
         await muster.projects.create(PROJECT, quotas=[pool_quota("default", _GPUS)], key=PROJECT)
         await muster.projects.create(NARROW, quotas=[pool_quota("default", 1, limit=1)], key=NARROW)
-        texts = InPods(self.cluster.name, self.images, PROJECT, dict.fromkeys(("background", "urgent"), NARROW), gpus)
+        texts = InPods(self.name, self.images, PROJECT, dict.fromkeys(("background", "urgent"), NARROW), gpus)
         return Scene(muster, diary, kafka, Path(), texts, PROJECT, gpus, self.images)
 
     async def leave(self, muster: Muster) -> None:
@@ -79,31 +94,43 @@ class KubernetesDemo:
                 break
             await asyncio.sleep(_LOOK_AGAIN)
         try:
-            await muster.clusters.leave(self.cluster.name)
-            told = await muster.clusters.retire(self.cluster.name)
+            await muster.clusters.leave(self.name)
+            told = await muster.clusters.retire(self.name)
             self.failures.extend([*told.obstacles, *told.failures])
         except MusterError as problem:
             self.failures.append(problem.message)
 
     def clean(self) -> int:
-        """Delete the rest as an administrator; how many objects are left then, or were in the way before."""
+        """Delete the rest as an administrator; how many objects are left then, or were in the way before.
+
+        What is left is said on stderr.
+        """
         self._cleanup("--yes")
         deadline = time.monotonic() + _CLEARED_SECONDS
         while (left := self._cleanup()) and time.monotonic() < deadline:
             time.sleep(_LOOK_AGAIN)
-        return left + len(self.failures)
+        if left:
+            self.failures.append(f"{left} objects; {self._removal()}")
+        for failure in self.failures:
+            sys.stderr.write(f"left in cluster {self.name}: {failure}\n")
+        return max(left, len(self.failures))
+
+    def _removal(self) -> str:
+        """Return how an administrator deletes what a demo has left."""
+        command = f"muster clusters cleanup {self.name} --kubeconfig {self.cluster.kubeconfig} --namespaces"
+        return f"if a demo left them, `{command} --yes` deletes them"
 
     def _cleanup(self, *more: str) -> int:
         """Count what the demo's agent has made there. Raises StackError where nobody can tell."""
         where = ["--kubeconfig", str(self.cluster.kubeconfig)]
         where += ["--context", self.cluster.context] if self.cluster.context else []
-        command = [str(Path(sys.executable).with_name("muster")), "clusters", "cleanup", self.cluster.name]
+        command = [str(Path(sys.executable).with_name("muster")), "clusters", "cleanup", self.name]
         done = subprocess.run(
             [*command, *where, "--namespaces", "--json", *more], capture_output=True, text=True, check=False
         )
         try:
             told: dict[str, Any] = json.loads(done.stdout)
         except ValueError:
-            raise StackError(f"what is left in cluster {self.cluster.name} is not known: {done.stderr}") from None
+            raise StackError(f"what cluster {self.name} has is not known: {done.stderr}") from None
         self.failures.extend(told["failures"])
         return sum(told["objects"].values())
