@@ -1,4 +1,4 @@
-"""What the testbed's nodes need beside programs from Go modules: runc, CNI plugins, nft, and images of containers.
+"""What the testbed's nodes need in addition to Go programs: runc, CNI plugins, nft, and images of containers.
 
 Called by `testbed`. The packages come from the machine's own Debian sources and are unpacked under .tools; nothing is
 installed on the machine. Holds: a second call does nothing unless this file has changed.
@@ -52,6 +52,8 @@ def make() -> None:
     if _STAMP.exists() and _STAMP.read_text(encoding="utf-8") == wanted:
         return
     unpack()
+    base = ARCHIVES / "base"
+    _require_unmounted(base)
     shutil.rmtree(ARCHIVES, ignore_errors=True)
     ARCHIVES.mkdir(parents=True)
     pause = ARCHIVES / "pause"
@@ -59,18 +61,22 @@ def make() -> None:
     shutil.copy(UNPACKED / "bin" / "busybox", pause / "bin" / "sleep")
     pack(pause, PAUSE, ["/bin/sleep", "2147483647"])
     say("making the image of the tests' workloads (a minute)")
-    base = ARCHIVES / "base"
     script = UNPACKED / "usr" / "sbin" / "debootstrap"
     shared = {"DEBOOTSTRAP_DIR": str(UNPACKED / "usr" / "share" / "debootstrap")}
     include = f"--include={','.join(IMAGE_PACKAGES)}"
     run(["nice", "-n", "19", script, "--variant=minbase", include, RELEASE, base, mirror()], extra=shared)
-    for mounted in ("proc", "sys"):
-        if os.path.ismount(base / mounted):  # what is removed below would be the machine's own
-            raise VerbFailed(f"debootstrap left {base / mounted} mounted; unmount it and try again")
+    _require_unmounted(base)
     shutil.rmtree(base / "var" / "cache" / "apt", ignore_errors=True)
     shutil.rmtree(base / "var" / "lib" / "apt" / "lists", ignore_errors=True)
     pack(base, IMAGE, ["/bin/sh", "-c", "exec sleep infinity", "image"])  # whatever arguments it is given
     _STAMP.write_text(wanted, encoding="utf-8")
+
+
+def _require_unmounted(base: Path) -> None:
+    """Raise VerbFailed where a debootstrap that failed left something mounted: it would be removed with the rest."""
+    for mounted in ("proc", "sys"):
+        if os.path.ismount(base / mounted):
+            raise VerbFailed(f"debootstrap left {base / mounted} mounted; unmount it and try again")
 
 
 def unpack() -> None:

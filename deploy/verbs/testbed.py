@@ -38,7 +38,7 @@ COMMANDS: Final = {
 
 
 def testbed() -> int:
-    """Builds all programs, at low priority, and what nodes need beside them; a second call takes seconds."""
+    """Builds all programs, at low priority, and what else nodes need; a second call takes seconds."""
     go = where_go_is()
     TESTBED.mkdir(parents=True, exist_ok=True)
     major, minor, _ = VERSION.split(".")

@@ -10,6 +10,8 @@ import signal
 import time
 from typing import Any, Final
 
+import httpx
+
 from muster_client import Phase
 from muster_stack.demo.diary import Entry
 from tests.nodes.kinds import require_devices
@@ -20,6 +22,7 @@ from tests.support.waiting import eventually
 _LOST_SECONDS: Final = 75.0  # the API server calls a node silent after 50
 _ELSEWHERE_SECONDS: Final = 35.0
 _GONE_SECONDS: Final = 10.0
+_LOOKS: Final = 15  # a second apart: nothing changes while the node is silent
 _LATE_SECONDS: Final = 5.0  # of a look at the cluster, and of the way of a report
 _OUT: Final = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
 _MERGE: Final = {"Content-Type": "application/merge-patch+json"}
@@ -28,16 +31,16 @@ _MERGE: Final = {"Content-Type": "application/merge-patch+json"}
 async def foreign_taken(scene: Scene) -> None:
     """A pod of others takes a node's devices before ours is bound: it starts elsewhere, no restart is spent."""
     scheduler = scene.site.cluster.programs["kube-scheduler"]
-    scheduler.send(signal.SIGSTOP)
     try:
-        workload = await scene.submit("displaced", WAITS, gpuDevices=GPUS)
-        entry = await scene.until(workload, lambda each: each.workload.replicas, "it is placed")
-        node = replica(entry).node
-        await _post(scene, "/api/v1/namespaces/default/pods", _pod_of_others(node))
-        await _until_running(scene, "others")
-    finally:
-        scheduler.send(signal.SIGCONT)
-    try:
+        scheduler.send(signal.SIGSTOP)
+        try:
+            workload = await scene.submit("displaced", WAITS, gpuDevices=GPUS)
+            entry = await scene.until(workload, lambda each: each.workload.replicas, "it is placed")
+            node = replica(entry).node
+            await _post(scene, "/api/v1/namespaces/default/pods", _pod_of_others(node))
+            await _until_running(scene, "others")
+        finally:
+            scheduler.send(signal.SIGCONT)
         began = time.monotonic()
         entry = await scene.until(workload, lambda each: _ready_elsewhere(each, node), "it runs elsewhere")
         seconds = time.monotonic() - began
@@ -59,7 +62,11 @@ async def kubelet_lost(scene: Scene) -> None:
     entry = await scene.until(workload, lambda each: replica(each).state == "LOST", "its replica is LOST")
     seconds = time.monotonic() - began
     require(seconds <= _LOST_SECONDS + _LATE_SECONDS, f"it was LOST after {seconds:.0f} s")
-    require(len(await asyncio.to_thread(scene.pods, workload)) == 1, "it has another pod")
+    for _ in range(_LOOKS):
+        require(len(await asyncio.to_thread(scene.pods, workload)) == 1, "it has another pod")
+        (held,) = [each async for each in scene.muster.nodes.list() if each.name == node]
+        require(not any(each.free_milli for each in held.devices), f"a device of {node} is free: {held.devices}")
+        await asyncio.sleep(1.0)
     scene.lonely = workload
 
 
@@ -145,7 +152,10 @@ async def _post(scene: Scene, path: str, body: Any) -> None:
 
 
 async def _delete(scene: Scene, path: str) -> None:
-    (await asyncio.to_thread(scene.site.cluster.http.delete, path)).raise_for_status()
+    """Deletes an object, if it is there."""
+    answer = await asyncio.to_thread(scene.site.cluster.http.delete, path)
+    if answer.status_code != httpx.codes.NOT_FOUND:
+        answer.raise_for_status()
 
 
 async def _until_running(scene: Scene, name: str) -> None:

@@ -61,7 +61,7 @@ async def colossal(scene: Scene) -> None:
 
 
 async def torchrun_elastic(scene: Scene) -> None:
-    """A gang grows to two workers, goes on with one where others delete a pod, and grows again: one attempt."""
+    """A gang grows to two workers, loses one whose pod others delete, and has two again: one attempt."""
     workload = await scene.submit(
         "elastic",
         "torchrun /tests/elastic.py",

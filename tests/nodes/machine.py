@@ -211,7 +211,7 @@ def make_bridge() -> None:
 
 
 def sweep() -> None:
-    """Removes every node and the bridge, whoever left them."""
+    """Removes every node and the bridge that an earlier run left."""
     spaces = [line.split()[0] for line in _ip("netns", "list").splitlines() if line.startswith(_PREFIX)]
     for space in spaces:
         for pid in _ip("netns", "pids", space).split():

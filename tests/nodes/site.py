@@ -5,6 +5,7 @@ Holds: when the block ends, no process, network or cgroup of it is left.
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ GPUS: Final = 4  # of a node
 SLICES: Final = 2  # of the second node
 _LABELS: Final = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB", "nvidia.com/gpu.memory": "40960"}
 _PATIENCE: Final = 120.0  # seconds
+_LOCK: Final = PROGRAMS / "nodes.lock"
 _NEEDED: Final = (
     *("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubelet", "kube-proxy", "coredns"),
     *("containerd", "containerd-shim-runc-v2", "ctr", "debian/usr/sbin/runc", "debian/usr/sbin/nft"),
@@ -98,6 +100,7 @@ async def site(
 def _plane(folder: Path, names: Sequence[str], *, controllers: bool) -> Iterator[Site]:
     """Everything but the devices."""
     with ExitStack() as stack:
+        stack.enter_context(_alone())
         make_bridge()
         stack.callback(sweep)
         own = folder / "plane"
@@ -114,6 +117,14 @@ def _plane(folder: Path, names: Sequence[str], *, controllers: bool) -> Iterator
             stack.callback(nodes[name].remove)
             nodes[name].install()
         yield Site(replace(found, programs=programs), nodes, {})
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Holds the machine's only network of nodes; another run waits for its end."""
+    with _LOCK.open("w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _controllers(folder: Path, url: str) -> dict[str, list[str]]:

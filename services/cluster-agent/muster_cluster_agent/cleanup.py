@@ -44,45 +44,65 @@ async def cleanup(
         context: Of the kubeconfig; else its current one.
         namespaces: Also the namespaces that agents created, with everything in them.
         yes: Delete the objects. Without it they are counted and nothing is done.
-        json: Print one JSON object: the cluster, the objects by their kind, whether they were deleted, and failures.
+        json: Print one JSON object: the cluster, the objects by their kind, namespaces, whether they were deleted, and
+            failures.
     """
     try:
         how = await configuration(kubeconfig, context or None)
         async with Client(how, rate=_RATE, burst=_BURST) as client:
-            counted, failures = await _clean(client, cluster, namespaces=namespaces, do=yes)
+            counted, failures = await _clean(client, cluster, do=yes)
+            named = await _namespaces(client, cluster, failures, do=yes) if namespaces else []
+            if named:
+                counted[NAMESPACE.plural] = len(named)
     except (BackendError, ClusterFileError) as error:
         sys.stderr.write(f"muster: {error}\n")
         return 1
     if json:
         found = {"cluster": cluster, "objects": dict(counted), "deleted": yes, "failures": failures}
+        found["namespaces"] = named
         sys.stdout.write(f"{dumps(found)}\n")
         return 1 if failures else 0
     total = ", ".join(f"{count} {plural}" for plural, count in sorted(counted.items()))
     done = "deleted" if yes else "to delete; say --yes to delete them"
+    if named:
+        sys.stdout.write(f"namespaces, with everything in them: {', '.join(named)}\n")
     sys.stdout.write(f"cluster {cluster}: {f'{total} {done}' if total else 'nothing to delete'}\n")
     for failure in failures:
         sys.stderr.write(f"muster: {failure}\n")
     return 1 if failures else 0
 
 
-async def _clean(client: Client, cluster: str, *, namespaces: bool, do: bool) -> tuple[Counter[str], list[str]]:
+async def _clean(client: Client, cluster: str, *, do: bool) -> tuple[Counter[str], list[str]]:
     """Deletes pods first and then the rest; how many of each kind there were, and what could not be deleted."""
     counted: Counter[str] = Counter()
     failures: list[str] = []
-    for resource in (POD, *WITH_RUNS, *((NAMESPACE,) if namespaces else ())):
+    for resource in (POD, *WITH_RUNS):
         for item in await _all(client, resource, f"{marks.SELECTOR},{marks.CLUSTER}={cluster}"):
             counted[resource.plural] += 1
             if not do:
                 continue
             metadata = item["metadata"]
-            inside = metadata.get("namespace", "")  # a namespace is in none
-            path = resource.path(inside) if inside else resource.everywhere
             try:
-                await _delete(client, f"{path}/{metadata['name']}", metadata)
+                await _delete(client, f"{resource.path(metadata['namespace'])}/{metadata['name']}", metadata)
             except BackendError as error:
                 if not removal.is_done(error):
-                    failures.append(f"{resource.kind} {inside}/{metadata['name']}: {error}")
+                    failures.append(f"{resource.kind} {metadata['namespace']}/{metadata['name']}: {error}")
     return counted, failures
+
+
+async def _namespaces(client: Client, cluster: str, failures: list[str], *, do: bool) -> list[str]:
+    """Deletes the namespaces that agents created, or names them; what could not be deleted is added to `failures`."""
+    named = []
+    for item in await _all(client, NAMESPACE, f"{marks.SELECTOR},{marks.CLUSTER}={cluster}"):
+        metadata = item["metadata"]
+        named.append(metadata["name"])
+        if do:
+            try:
+                await _delete(client, f"{NAMESPACE.everywhere}/{metadata['name']}", metadata)
+            except BackendError as error:
+                if not removal.is_done(error):
+                    failures.append(f"Namespace {metadata['name']}: {error}")
+    return sorted(named)
 
 
 async def _all(client: Client, resource: Resource, selector: str) -> list[Any]:

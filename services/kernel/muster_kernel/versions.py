@@ -13,7 +13,7 @@ _MOST_APART: Final = 1
 
 
 def too_far_apart(one: str, other: str) -> bool:
-    """Return whether two versions, such as `0.3.1`, are of another major release or over one minor release apart."""
+    """Return whether two versions, such as `0.3.1`, are more than one minor release apart; major ones always are."""
     first, second = _RELEASE.fullmatch(one), _RELEASE.fullmatch(other)
     if first is None or second is None:
         return False

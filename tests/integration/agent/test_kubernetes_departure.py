@@ -109,6 +109,8 @@ async def test_an_administrator_cleans_up_where_no_agent_is_left(
     await eventually(lambda: ours(kubernetes), lambda found: not found, within=30)
     assert await cleanup(CLUSTER, kubeconfig=file, namespaces=True, yes=True, json=True) == 0
     told = json.loads(capsys.readouterr().out)
+    named = [here.namespace]
+    assert told.pop("namespaces") == named
     assert told == {"cluster": CLUSTER, "objects": {"namespaces": 1}, "deleted": True, "failures": []}
     phase = kubernetes.http.get(f"/api/v1/namespaces/{here.namespace}").json()["status"]["phase"]
     assert phase == "Terminating"

@@ -16,7 +16,7 @@ from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, Worklo
 from muster_scheduler.domain.decisions import Assign, Release
 from muster_scheduler.domain.fleet.clusters import Profile, Standing
 from muster_scheduler.domain.fleet.nodes import Mig, Mode, NodeState
-from muster_scheduler.domain.life.fleet import note_read, start_clocks
+from muster_scheduler.domain.life.fleet import note_read, on_heartbeat, start_clocks
 from tests.support.fleets import Fleet, device_memory, devices, mig_slice, node, portion, request, role, whole
 
 LIMIT = 30 * SECOND
@@ -369,12 +369,26 @@ def test_a_cluster_whose_agent_is_too_old_takes_no_new_work_and_keeps_what_runs(
     said = views.cluster(fleet.world, "c1")
     assert said.state == fleet_pb2.CLUSTER_STATE_STALE
     assert said.issue == (
-        "its agent has version 0.1.0 and the scheduler 0.3.0, more than one minor release apart: it gets no new work "
-        "until one of them is upgraded"
+        "its agent has version 0.1.0 and the scheduler 0.3.0: a cluster gets no new work while they are more than one "
+        "minor release apart"
     )
     fleet.send(events.HeartbeatSeen("c1", fleet.order(), version="0.2.0"))
     assert fleet.workload(2).phase is Phase.INITIALIZING
     assert views.cluster(fleet.world, "c1").issue == ""
+
+
+def test_a_version_that_was_judged_in_a_transaction_that_is_aborted_is_judged_again() -> None:
+    fleet = Fleet(node("n1"), limits=Limits(version="0.3.0"))
+    heartbeat = events.HeartbeatSeen("c1", fleet.order(), version="0.1.0")
+    fleet.state.begin(fleet.now)
+    on_heartbeat(fleet.world, heartbeat)
+    fleet.state.abort()
+    assert (fleet.world.clusters["c1"].version, fleet.world.clusters["c1"].unfit) == ("", "")
+    fleet.send(heartbeat)
+    assert fleet.submit(1).phase is Phase.PENDING
+    fleet.send(events.ClusterLeft("c1"))
+    left = fleet.world.clusters["c1"]
+    assert (left.version, left.unfit) == ("", "")
 
 
 def test_a_cluster_whose_agent_sees_nothing_takes_no_new_work_at_once() -> None:

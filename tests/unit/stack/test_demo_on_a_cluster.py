@@ -9,7 +9,7 @@ from rich.console import Console
 
 from muster_cluster_agent.adapters.kubernetes.cluster_file import parse
 from muster_stack.demo.command import demo
-from muster_stack.demo.kubernetes import NAMESPACE, KubernetesDemo
+from muster_stack.demo.kubernetes import KubernetesDemo
 from muster_stack.demo.screen import Outcome, Screen
 from muster_stack.kubernetes_clusters import KubernetesCluster
 
@@ -18,7 +18,7 @@ def test_its_agent_reads_the_declaration() -> None:
     there = KubernetesDemo(KubernetesCluster("lab", Path("/somewhere/config"), "admin"), {})
     file = parse(there.declaration(), where=Path("/clusters/lab.yaml"))
     assert (file.cluster, file.kubeconfig, file.context) == ("demo-lab", Path("/somewhere/config"), "admin")
-    assert (file.namespace, file.managed) == (NAMESPACE, True)
+    assert (file.namespace, file.managed) == ("muster-demo-lab", True)
 
 
 def test_what_is_explained_is_neither_proved_nor_failed() -> None:

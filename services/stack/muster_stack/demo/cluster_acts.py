@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 from muster_client import Phase
+from muster_kernel.reasons import WaitingReason
 from muster_stack.demo import acts
 from muster_stack.demo.acts import Act, require
-from muster_stack.demo.diary import DidNotHappen
 from muster_stack.demo.scene import START, Scene
 
 
@@ -24,8 +24,9 @@ async def half(scene: Scene) -> str:
         raise Explained("no node of the cluster has a GPU")
     workload = await scene.submit("half")
     told = await acts.why_waiting(scene, workload.id)
-    if not told.reason.message:
-        raise DidNotHappen(f"it does not run, and why says nothing: {told.reason.code}")
+    require(
+        told.reason.code == WaitingReason.NOT_SUPPORTED.value, f"why says {told.reason.code}: {told.reason.message}"
+    )
     await scene.delete(workload.id)
     raise Explained(told.reason.message)
 
@@ -96,6 +97,13 @@ async def preempted(scene: Scene) -> str:
     return f"by urgent; ran again later, attempt {first.workload.attempt}"
 
 
+async def giant(scene: Scene) -> str:
+    """What can never fit waits, and says why."""
+    if not scene.gpus:
+        raise Explained("no node of the cluster has a GPU, and it asks for more than a node has")
+    return await acts.giant(scene)
+
+
 ACTS: Final = (
     Act("training on half a GPU", ("half-a-gpu",), half),
     Act("torchrun, 2 workers", ("data-parallel",), parallel),
@@ -104,5 +112,5 @@ ACTS: Final = (
     Act("run started by an event", ("nightly",), acts.event),
     Act("suspended and resumed", ("patient",), patient),
     Act("preempted, finished later", ("background", "urgent"), preempted),
-    Act("never fits, and why", ("giant",), acts.giant),
+    Act("never fits, and why", ("giant",), giant),
 )

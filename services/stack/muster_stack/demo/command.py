@@ -80,7 +80,7 @@ def demo(
     except (StackError, MusterError) as problem:
         sys.stderr.write(f"the demo did not get going: {problem}\n")
     except (KeyboardInterrupt, asyncio.CancelledError):
-        sys.stderr.write("interrupted; nothing is left running\n")
+        sys.stderr.write("interrupted; nothing is left running on this machine\n")
         return _INTERRUPTED
     return 1
 
@@ -105,24 +105,26 @@ async def _run(acts: Sequence[Act], console: Console, there: KubernetesDemo | No
     finally:  # also where it was interrupted
         if there:
             left = there.clean()
+            sys.stderr.write("".join(f"cluster {there.name}: {remark}\n" for remark in there.remarks))
+    counts = _counts(outcomes, left)
     outcomes.append(_clean(house, time.monotonic() - begun))
     screen.checks(outcomes, time.monotonic() - begun)
     for part in farewell:
         console.print()
         console.print(part, markup=False, soft_wrap=isinstance(part, str))
     if there:
-        _summarise(outcomes[:-1], left)
-    return 0 if left == 0 and all(outcome.happened or outcome.explained for outcome in outcomes) else 1
+        sys.stdout.write(f"{json.dumps(counts)}\n")
+    good = all(outcome.happened or outcome.explained for outcome in outcomes)
+    return 0 if good and not left and not (there and there.remarks) else 1
 
 
-def _summarise(outcomes: Sequence[Outcome], left: int) -> None:
-    counts = {
+def _counts(outcomes: Sequence[Outcome], left: int) -> dict[str, int]:
+    return {
         "acts": len(outcomes),
         "proved": sum(each.happened for each in outcomes),
         "explained": sum(each.explained for each in outcomes),
         "left_over": left,
     }
-    sys.stdout.write(f"{json.dumps(counts)}\n")
 
 
 def _cancel_on_signals() -> None:
@@ -139,20 +141,22 @@ async def _play(
     """Plays the acts, all at once; how each ended, and what to show at the very end."""
     diary = Diary()
     outcomes: dict[str, Outcome] = {}
-    async with Muster(house.services["submission"]["grpc"]) as muster, asyncio.TaskGroup() as tasks:
+    async with Muster(house.services["submission"]["grpc"]) as muster:
+        # Outside of the group, which would wrap what they raise.
         scene = await _prepare(muster, diary, house, there)
-        beside = [
-            tasks.create_task(diary.keep(muster), name="watch"),
-            tasks.create_task(_redraw(acts, screen, diary, outcomes), name="screen"),
-        ]
-        await asyncio.gather(*(_attempt(act, scene, outcomes) for act in acts))
-        screen.playing(acts, diary, outcomes)
+        async with asyncio.TaskGroup() as tasks:
+            beside = [
+                tasks.create_task(diary.keep(muster), name="watch"),
+                tasks.create_task(_redraw(acts, screen, diary, outcomes), name="screen"),
+            ]
+            await asyncio.gather(*(_attempt(act, scene, outcomes) for act in acts))
+            screen.playing(acts, diary, outcomes)
+            for task in beside:
+                task.cancel()
         farewell = await _farewell(muster, diary, scene.project)
         if there:
             screen.say(f"the demo leaves cluster {there.name}")
             await there.leave(muster)
-        for task in beside:
-            task.cancel()
     return [outcomes[act.title] for act in acts], farewell
 
 
@@ -164,7 +168,7 @@ def _outsider(house: House) -> dict[str, str]:
 
 
 async def _prepare(muster: Muster, diary: Diary, house: House, there: KubernetesDemo | None) -> Scene:
-    """The scene, once every node reported, and then a project: a quota names a node pool that somebody knows."""
+    """The scene, once every node reported, and then a project: a quota names a node pool that is known."""
     kafka = await asyncio.to_thread(_outsider, house)
     if there:
         return await there.prepare(muster, diary, kafka)

@@ -1,4 +1,4 @@
-"""`muster demo --cluster`: the same acts on a Kubernetes cluster, which is left as it was found.
+"""`muster demo --cluster`: the same acts on a Kubernetes cluster, which the demo leaves again.
 
 Called by the command. Holds: what is deleted there has the labels of the demo's own cluster, of which nothing was there
 before; what other installations of Muster have in the same cluster is not touched.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -25,11 +27,6 @@ from muster_stack.demo.texts import InPods
 from muster_stack.errors import StackError
 from muster_stack.kubernetes_clusters import LONGEST_NAME, KubernetesCluster
 
-NAMESPACE: Final = "muster-demo"
-"""Of the demo's agent."""
-PROJECT: Final = "muster-demo"
-NARROW: Final = "muster-demo-narrow"
-"""A project that may have one GPU."""
 _PREFIX: Final = "demo-"
 _GPUS: Final = 64  # that the project deserves: all that its acts ask for at the same time
 _LOOK_AGAIN: Final = 0.5
@@ -41,17 +38,22 @@ _CLEARED_SECONDS: Final = 120.0
 class KubernetesDemo:
     """A demo on a cluster. images: of pods, by what they have.
 
-    name: the cluster's id in Muster, which no installation of it has.
+    remarks: what did not go as it should when the demo left the cluster.
     """
 
     cluster: KubernetesCluster
     images: Mapping[str, str]
-    failures: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
 
     @property
     def name(self) -> str:
-        """Return it."""
+        """Return the cluster's id in Muster, which is also that of the project."""
         return f"{_PREFIX}{self.cluster.name}"[:LONGEST_NAME].rstrip("-")
+
+    @property
+    def narrow(self) -> str:
+        """Return the name of a project that may have one GPU."""
+        return f"{self.name}-narrow"
 
     def check(self) -> None:
         """Raise StackError where something of an earlier demo is left there, or the cluster cannot be asked."""
@@ -65,7 +67,7 @@ class KubernetesDemo:
             "cluster": self.name,
             "backend": "kubernetes",
             "kubeconfig": str(self.cluster.kubeconfig),
-            "namespace": NAMESPACE,
+            "namespace": f"muster-{self.name}",
             **({"context": self.cluster.context} if self.cluster.context else {}),
         }
         return yaml.safe_dump(said)
@@ -78,59 +80,68 @@ class KubernetesDemo:
                 raise StackError(f"cluster {self.name} has told no node within {_INVENTORY_SECONDS:g} s")
             await asyncio.sleep(_LOOK_AGAIN)
         gpus = any(node.devices for node in nodes)
-        await muster.projects.create(PROJECT, quotas=[pool_quota("default", _GPUS)], key=PROJECT)
-        await muster.projects.create(NARROW, quotas=[pool_quota("default", 1, limit=1)], key=NARROW)
-        texts = InPods(self.name, self.images, PROJECT, dict.fromkeys(("background", "urgent"), NARROW), gpus)
-        return Scene(muster, diary, kafka, Path(), texts, PROJECT, gpus, self.images)
+        await muster.projects.create(self.name, quotas=[pool_quota("default", _GPUS)], key=self.name)
+        await muster.projects.create(self.narrow, quotas=[pool_quota("default", 1, limit=1)], key=self.narrow)
+        texts = InPods(self.name, self.images, self.name, dict.fromkeys(("background", "urgent"), self.narrow), gpus)
+        return Scene(muster, diary, kafka, Path(), texts, self.name, gpus, self.images)
 
     async def leave(self, muster: Muster) -> None:
         """Delete every workload, and let the agent delete what it made for them."""
-        for workload in [each async for each in muster.list()]:
-            await muster.delete(workload.id, key=f"demo-end-{workload.id}")
-        deadline = time.monotonic() + START
-        while left := [each.name async for each in muster.list()]:
-            if time.monotonic() > deadline:
-                self.failures.append(f"not deleted: {', '.join(left)}")
-                break
-            await asyncio.sleep(_LOOK_AGAIN)
         try:
+            for workload in [each async for each in muster.list()]:
+                await muster.delete(workload.id, key=f"demo-end-{workload.id}")
+            deadline = time.monotonic() + START
+            while left := [each.name async for each in muster.list()]:
+                if time.monotonic() > deadline:
+                    self.remarks.append(f"not deleted within {START:g} s: {', '.join(left)}")
+                    break
+                await asyncio.sleep(_LOOK_AGAIN)
             await muster.clusters.leave(self.name)
             told = await muster.clusters.retire(self.name)
-            self.failures.extend([*told.obstacles, *told.failures])
+            self.remarks.extend([*told.obstacles, *told.failures])
         except MusterError as problem:
-            self.failures.append(problem.message)
+            self.remarks.append(problem.message)
 
     def clean(self) -> int:
-        """Delete the rest as an administrator; how many objects are left then, or were in the way before.
+        """Delete the rest as an administrator; how many objects are left then, or -1: it is not known.
 
-        What is left is said on stderr.
+        A second Ctrl-C does not interrupt it: that would leave something behind.
         """
-        self._cleanup("--yes")
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        left = -1
         deadline = time.monotonic() + _CLEARED_SECONDS
-        while (left := self._cleanup()) and time.monotonic() < deadline:
-            time.sleep(_LOOK_AGAIN)
+        try:
+            while left and time.monotonic() < deadline:
+                try:
+                    self._cleanup("--yes")
+                    left = self._cleanup()
+                except StackError as problem:  # a cluster that does not answer may do so a moment later
+                    left = -1
+                    sys.stderr.write(f"{problem}\n")
+                if left:
+                    time.sleep(_LOOK_AGAIN)
+        finally:
+            signal.signal(signal.SIGINT, before)
         if left:
-            self.failures.append(f"{left} objects; {self._removal()}")
-        for failure in self.failures:
-            sys.stderr.write(f"left in cluster {self.name}: {failure}\n")
-        return max(left, len(self.failures))
+            self.remarks.append(f"{'some' if left < 0 else left} objects may be left; {self._removal()}")
+        return left
 
     def _removal(self) -> str:
         """Return how an administrator deletes what a demo has left."""
-        command = f"muster clusters cleanup {self.name} --kubeconfig {self.cluster.kubeconfig} --namespaces"
-        return f"if a demo left them, `{command} --yes` deletes them"
+        words = ["muster", "clusters", "cleanup", self.name, *self._where(), "--namespaces", "--yes"]
+        return f"if a demo left them, `{shlex.join(words)}` deletes them"
+
+    def _where(self) -> list[str]:
+        context = ["--context", self.cluster.context] if self.cluster.context else []
+        return ["--kubeconfig", str(self.cluster.kubeconfig), *context]
 
     def _cleanup(self, *more: str) -> int:
-        """Count what the demo's agent has made there. Raises StackError where nobody can tell."""
-        where = ["--kubeconfig", str(self.cluster.kubeconfig)]
-        where += ["--context", self.cluster.context] if self.cluster.context else []
+        """Count what the demo's agent has made there. Raises StackError where that is not known."""
         command = [str(Path(sys.executable).with_name("muster")), "clusters", "cleanup", self.name]
-        done = subprocess.run(
-            [*command, *where, "--namespaces", "--json", *more], capture_output=True, text=True, check=False
-        )
+        words = [*command, *self._where(), "--namespaces", "--json", *more]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, start_new_session=True)
         try:
             told: dict[str, Any] = json.loads(done.stdout)
         except ValueError:
-            raise StackError(f"what cluster {self.name} has is not known: {done.stderr}") from None
-        self.failures.extend(told["failures"])
+            raise StackError(f"what cluster {self.name} has is not known: {done.stderr.strip()}") from None
         return sum(told["objects"].values())

@@ -248,7 +248,7 @@ class _ClusterStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ClusterS
     CLUSTER_STATE_READY: _ClusterState.ValueType  # 2
     """Its agent speaks and its back end answers."""
     CLUSTER_STATE_STALE: _ClusterState.ValueType  # 3
-    """Its agent's view is too old for new placements."""
+    """Its agent's view is too old for new placements, or its agent's version is too far from the scheduler's."""
     CLUSTER_STATE_UNKNOWN: _ClusterState.ValueType  # 4
     """Its agent is silent; its devices stay taken."""
 
@@ -262,7 +262,7 @@ CLUSTER_STATE_REGISTERED: ClusterState.ValueType  # 1
 CLUSTER_STATE_READY: ClusterState.ValueType  # 2
 """Its agent speaks and its back end answers."""
 CLUSTER_STATE_STALE: ClusterState.ValueType  # 3
-"""Its agent's view is too old for new placements."""
+"""Its agent's view is too old for new placements, or its agent's version is too far from the scheduler's."""
 CLUSTER_STATE_UNKNOWN: ClusterState.ValueType  # 4
 """Its agent is silent; its devices stay taken."""
 Global___ClusterState: _TypeAlias = ClusterState  # noqa: Y015

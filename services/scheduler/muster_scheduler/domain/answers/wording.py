@@ -36,8 +36,8 @@ PHRASES: Final[dict[Constraint, tuple[str, str]]] = {
         "are kept for a workload whose turn comes first",
     ),
     Constraint.CLUSTER_SILENT: (
-        "is in a cluster that has not been heard of lately",
-        "are in clusters that have not been heard of lately",
+        "is in a cluster that was not heard lately, or whose agent has an unfit version",
+        "are in clusters that were not heard lately, or whose agents have an unfit version",
     ),
     Constraint.NODE_UNAVAILABLE: ("takes no new work", "take no new work"),
     Constraint.TAINTED: _has("a taint that it does not tolerate"),

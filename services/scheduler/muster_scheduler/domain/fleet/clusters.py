@@ -71,7 +71,7 @@ class Cluster:
     silent: bool = False
     unreachable: bool = False  # its agent lives and sees nothing; not persisted: each heartbeat says it
     version: str = ""  # of its agent's software; not persisted either
-    unfit: str = ""  # why the version of its agent keeps new work off it, for people; empty: it does not
+    unfit: str = ""  # why that version keeps new work off it, for people; empty: it does not
     lost_timeout: int = 0  # seconds, the operator's opt-in; 0: never given up by time alone
     dead_man: int = 0  # seconds, as the agent reported it last; 0: not every replica ends by itself
     incoming: IncomingInventory | None = None  # a full inventory of which parts are missing

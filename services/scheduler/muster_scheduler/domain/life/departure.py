@@ -48,12 +48,11 @@ def on_left(world: World, event: ClusterLeft) -> None:
     drop_parts(world, cluster)
     lift_permanent_refusals(world, event.cluster)
     unknown = {"instance": "", "profile": None, "held": None, "left": True, "full_needed": True, "silent": False}
-    unknown["names_objects"] = False
+    unknown |= {"names_objects": False, "version": "", "unfit": ""}
     zero = ("start", "observed", "inventory_sequence", "lost_timeout", "dead_man", "behind_since")
     for name, value in {**unknown, **dict.fromkeys(zero, 0)}.items():
         world.journal.set(cluster, name, value)
     cluster.strangers.clear()
-    cluster.version = ""
     world.touched.clusters[event.cluster] = None
     world.waiting.wake_all()
 

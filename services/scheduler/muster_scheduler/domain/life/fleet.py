@@ -110,28 +110,27 @@ def on_heartbeat(world: World, event: HeartbeatSeen) -> None:
     if cluster.dead_man != event.dead_man:
         world.journal.set(cluster, "dead_man", event.dead_man)
         world.touched.clusters[cluster.id] = None
-    if cluster.version != event.version:
-        cluster.version = event.version
-        _judge_version(world, cluster)
+    found = (event.version, _why_unfit(event.version, world.limits.version))
+    if (cluster.version, cluster.unfit) != found:
+        relieved = cluster.unfit and not found[1]
+        for name, value in zip(("version", "unfit"), found, strict=True):
+            world.journal.set(cluster, name, value)
+        if relieved:
+            world.waiting.wake_all()
     if cluster.unreachable != event.unreachable:
         world.journal.set(cluster, "unreachable", event.unreachable)
         if not event.unreachable:
             world.waiting.wake_all()
 
 
-def _judge_version(world: World, cluster: Cluster) -> None:
-    """Keeps new work off a cluster whose agent is too far from this software; what runs there goes on."""
-    own = world.limits.version
-    unfit = ""
-    if too_far_apart(cluster.version, own):
-        unfit = (
-            f"its agent has version {cluster.version} and the scheduler {own}, more than one minor release apart: it "
-            "gets no new work until one of them is upgraded"
-        )
-    if unfit != cluster.unfit:
-        world.journal.set(cluster, "unfit", unfit)
-        if not unfit:
-            world.waiting.wake_all()
+def _why_unfit(version: str, own: str) -> str:
+    """Why an agent of that version gets no new work, for people; empty: it does. own: of the scheduler."""
+    if not too_far_apart(version, own):
+        return ""
+    return (
+        f"its agent has version {version} and the scheduler {own}: a cluster gets no new work while they are more than "
+        "one minor release apart"
+    )
 
 
 def on_held(world: World, event: AssignmentsHeld) -> None:
