@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
 from muster_kernel.lifecycle import Phase
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import WaitingReason
@@ -165,7 +167,9 @@ def test_without_reservations_small_work_takes_what_becomes_free() -> None:
     fleet.submit(1, request(role(whole(3)), preemptible=False))
     assert fleet.submit(2, request(role(whole(4)), preemptible=False)).reservation is None
     assert fleet.submit(3, request(preemptible=False)).phase is STARTS
-    assert SchedulerSettings.model_construct(reserves=False).limits() == Limits(reserves=False)
+    assert SchedulerSettings.model_construct(reserves=False).limits() == Limits(
+        reserves=False, version=version("muster-scheduler")
+    )
 
 
 def test_a_head_that_fits_nowhere_even_in_time_gets_nothing() -> None:
