@@ -12,22 +12,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import httpx
-
 from muster_cluster_agent.domain.kubernetes import marks
 from tests.chaos import checker, cluster_history, cluster_log, complaints, documents, killer, ledger
 from tests.chaos.plan import ChaosPlan
 from tests.chaos.play import Outcome, drive, say
 from tests.support import kubernetes, kwok
 from tests.support.kubernetes import Cluster
-from tests.support.kubernetes_stack import kubernetes_stack
-from tests.support.waiting import eventually_now
+from tests.support.kubernetes_stack import kubernetes_stack, left_over
 
 NODES: Final = 20  # room for all workloads at the same time: none is preempted
 GPUS: Final = 8  # of a node
-_CLEARED_SECONDS: Final = 60.0  # from the last end of a workload until nothing of any is left
-_KEPT: Final = ("namespaces/", "leases/", "configmaps/muster-lab/muster-agent")
-_PROGRAMS: Final = "/muster-programs-"  # one ConfigMap a namespace, which stays
 
 
 def missing() -> str:
@@ -50,7 +44,7 @@ def run(plan: ChaosPlan, folder: Path) -> Outcome:
             hunter = killer.Killer(stack.stack, found.programs)
             asyncio.run(drive(stack, plan, book, hunter, documents.document_on_kubernetes, NODES * GPUS))
             found.until_ready()
-            left = _left(found)
+            left = left_over(found)
             held = cluster_history.stuck(_items(found))
         versions = cluster_log.versions(found.etcd)
     calls = cluster_log.calls(folder)
@@ -78,23 +72,6 @@ def run(plan: ChaosPlan, folder: Path) -> Outcome:
             "disagreements": cluster_history.disagreements(calls, versions),
         },
     )
-
-
-def _left(found: Cluster) -> list[str]:
-    """Objects of Muster that are still there long after everything has ended, for people."""
-
-    def now() -> list[str]:
-        try:
-            labelled = found.labelled(marks.SELECTOR)
-        except httpx.HTTPError as error:
-            return [repr(error)]
-        return sorted(item for item in labelled if not item.startswith(_KEPT) and _PROGRAMS not in item)
-
-    try:
-        eventually_now(now, lambda left: not left, within=_CLEARED_SECONDS, every=1.0)
-    except TimeoutError:
-        return [f"{item} is still there" for item in now()]
-    return []
 
 
 def _items(found: Cluster) -> list[dict[str, Any]]:

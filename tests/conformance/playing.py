@@ -21,6 +21,7 @@ from tests.conformance.platforms.played import Fake, Played, Server
 from tests.conformance.platforms.real import GPUS, REAL, Real
 from tests.conformance.registry import Case
 from tests.conformance.stage import IMAGE, Stage
+from tests.nodes import configs
 from tests.nodes.machine import Node
 from tests.nodes.site import site
 from tests.support.agents import AgentProcess
@@ -31,7 +32,6 @@ AT_ONCE: Final = 24
 ALONE_AT_ONCE: Final = 10  # the next agent of a killed one waits for its Lease most of the time
 ON_REAL_NODES: Final = (8, 5)  # the same, where every container is a real one
 CASE_SECONDS: Final = 150.0
-BASE: Final = "muster.test/base:1"  # the image of the testbed's nodes
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,8 @@ class Stages:
     @property
     def capabilities(self) -> frozenset[str]:
         """What the back end's platform can play."""
-        kinds: Mapping[str, type[Platform]] = {
-            "local": Local,
-            "fake": Fake,
-            "apiserver": Server,
-            "node": Real,
-        }
-        return frozenset(kinds[self._backend].capabilities)
+        kinds: tuple[type[Platform], ...] = (Local, Fake, Server, Real)
+        return next(each.capabilities for each in kinds if each.name == self._backend)
 
     async def __aenter__(self) -> Self:
         """Starts the API server that all stages share, where it is a real one."""
@@ -87,10 +82,12 @@ class Stages:
 
     async def _real_nodes(self) -> None:
         """Starts an API server with two real nodes."""
-        folder = Path(await asyncio.to_thread(self._stack.enter_context, tempfile.TemporaryDirectory(prefix="mn-")))
+        folder = Path(
+            await asyncio.to_thread(self._stack.enter_context, tempfile.TemporaryDirectory(prefix="muster-nodes-"))
+        )
         found = await self._stack.enter_async_context(site(folder, REAL, gpus=GPUS, slices=0, controllers=False))
         for node in found.nodes.values():
-            await asyncio.to_thread(node.tag, BASE, f"docker.io/{IMAGE}")
+            await asyncio.to_thread(node.tag, configs.IMAGE, f"docker.io/{IMAGE}")
         await asyncio.to_thread(found.until_ready)
         kubelets = await self._stack.enter_async_context(playing(found.cluster.url, TOKEN, REAL))
         await _add_nodes(kubelets, len(REAL))

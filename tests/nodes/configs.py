@@ -18,6 +18,8 @@ GATEWAY: Final = "10.77.0.1"
 """The address of this machine, as nodes and pods see it."""
 DOMAIN: Final = "cluster.local"
 DEBIAN: Final = PROGRAMS / "debian"
+IMAGE: Final = "muster.test/base:1"
+"""What containers of the tests run; `make testbed` makes it, and the one that holds the namespaces of a pod."""
 PAUSE: Final = "muster.test/pause:1"
 
 

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.nodes.scene import IMAGE
+from tests.nodes.configs import IMAGE
 from tests.nodes.site import missing, site
 
 

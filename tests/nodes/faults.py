@@ -1,6 +1,6 @@
 """Faults of real nodes, and what has to come of them: kubelets that die, machines that start again or never do.
 
-The budgets are those of ../shared's table of faults; each act leaves the nodes as it found them.
+The budgets are those of kubernetes.md 17; each act leaves the nodes as it found them.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from typing import Any, Final
 import httpx
 
 from muster_client import Phase
+from muster_stack.demo.acts import require
 from muster_stack.demo.diary import Entry
+from tests.nodes.configs import IMAGE
 from tests.nodes.kinds import require_devices
-from tests.nodes.scene import IMAGE, WAITS, Scene, replica, require
+from tests.nodes.scene import WAITS, Scene, replica
 from tests.nodes.site import GPU, GPUS
 from tests.support.waiting import eventually
 
@@ -57,7 +59,7 @@ async def kubelet_lost(scene: Scene) -> None:
     """A kubelet dies, its containers live: LOST, the devices stay charged, nothing is started again."""
     entry = await scene.run("lonely", WAITS, gpuDevices=GPUS)
     workload, node = entry.workload.id, replica(entry).node
-    scene.site.nodes[node].kill("kubelet")
+    scene.site.nodes[node].kill_kubelet()
     began = time.monotonic()
     entry = await scene.until(workload, lambda each: replica(each).state == "LOST", "its replica is LOST")
     seconds = time.monotonic() - began

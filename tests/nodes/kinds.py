@@ -10,10 +10,13 @@ from typing import Any, Final
 import yaml
 
 from muster_client import MusterError
+from muster_stack.demo.acts import require
 from muster_stack.demo.diary import Entry
+from muster_stack.demo.scene import log_of
+from tests.nodes.configs import IMAGE
 from tests.nodes.machine import Node
 from tests.nodes.plugin import VISIBLE, given_out
-from tests.nodes.scene import FOLDERS, IMAGE, PATIENCE, PROJECT, TORCH, WAITS, Scene, replica, require
+from tests.nodes.scene import FOLDERS, PATIENCE, PROJECT, TORCH, WAITS, Scene, replica
 from tests.nodes.site import GPU, MIG
 from tests.support.waiting import eventually
 
@@ -91,7 +94,7 @@ async def _until_world(scene: Scene, workload: str, size: int, *, times: int) ->
 
     async def look() -> str:
         try:
-            return await scene.log(workload, "worker-0")
+            return await log_of(scene.muster, workload, "worker-0")
         except MusterError:  # a busy node did not answer in time
             return ""
 

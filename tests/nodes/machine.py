@@ -83,7 +83,7 @@ class Node:
         script = _INIT.format(boot_id=_BOOT_ID)
         self._init = self._run("init", [*unshare, "bash", "-c", script, "init", self.home, self.name], alone=True)
         eventually_now((self.home / "up").exists, within=_PATIENCE)
-        self.start_containerd()
+        self._start_containerd()
         self.start_kubelet()
         self._start_proxy()
 
@@ -105,7 +105,7 @@ class Node:
 
     # its programs
 
-    def start_containerd(self) -> None:
+    def _start_containerd(self) -> None:
         """Starts containerd and waits until it answers."""
         path = f"{PROGRAMS}:{configs.DEBIAN}/usr/sbin:{os.environ['PATH']}"
         program, config = PROGRAMS / "containerd", self.home / "containerd.toml"
@@ -136,9 +136,9 @@ class Node:
         ]
         self._programs["kube-proxy"] = self._run("kube-proxy", words)
 
-    def kill(self, program: str) -> None:
-        """Kills its `kubelet` or its `containerd`; containers go on."""
-        entered = self._programs.pop(program)
+    def kill_kubelet(self) -> None:
+        """Kills its kubelet; containers go on."""
+        entered = self._programs.pop("kubelet")
         for child in _children(entered.pid):
             os.kill(child, signal.SIGKILL)
         entered.wait()

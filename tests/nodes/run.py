@@ -22,20 +22,17 @@ from typing import Any, Final
 
 import grpc
 import httpx
-import yaml
 
 from muster_client import Muster, MusterError, pool_quota
-from muster_cluster_agent.domain.kubernetes import marks
 from muster_stack.demo.diary import Diary, DidNotHappen
 from tests.nodes import faults, kinds
 from tests.nodes.scene import PROJECT, Scene
 from tests.nodes.site import GPUS, NAMES, Site, missing, site
-from tests.support.kubernetes_stack import NAME
-from tests.support.stacks import RunningStack, running_stack
+from tests.support.kubernetes_stack import kubernetes_stack, left_over
+from tests.support.stacks import RunningStack
 from tests.support.waiting import eventually
 
 NULLS: Final = Path(__file__).with_name("nulls.json")
-_CLEARED_SECONDS: Final = 60.0
 _PROBLEMS: Final = (
     *(DidNotHappen, MusterError, TimeoutError, AssertionError, LookupError, OSError),
     *(httpx.HTTPError, grpc.RpcError),
@@ -74,41 +71,33 @@ def main() -> int:
         try:
             return asyncio.run(_run(Path(folder), chosen))
         except Exception:
-            for log in sorted(Path(folder).glob("*/*.log")):
+            for log in sorted(Path(folder).rglob("*.log")):
                 say(f"{log.relative_to(folder)} ends with:\n{log.read_text(errors='replace')[-_TAIL:]}")
             raise
 
 
 async def _run(folder: Path, chosen: list[str]) -> int:
     began = time.monotonic()
+    listed: Mapping[str, str] = json.loads(await asyncio.to_thread(NULLS.read_text, encoding="utf-8"))
     async with site(folder) as found:
         await asyncio.to_thread(found.until_ready)
         say(f"two nodes are ready after {time.monotonic() - began:.0f} s")
-        with _stack(folder, found) as stack:
-            outcome, seconds = await _play(found, stack, chosen)
-            left = await _left(found)
+        with kubernetes_stack(folder / "muster", found.cluster, None, {"allow": ["hostPath"]}) as stack:
+            outcome, seconds = await _play(found, stack, chosen, listed)
+            left = await asyncio.to_thread(left_over, found.cluster)
     for line in left:
-        say(f"left over: {line}")
-    unplayed = {name: None for name in json.loads(NULLS.read_text(encoding="utf-8")) if name not in ACTS}
+        say(line)
+    unplayed = {name: None for name in listed if name not in ACTS}
     result: dict[str, Any] = {**outcome, **unplayed, "left_over": len(left), "running_s": seconds}
     print(json.dumps(result))
-    listed = json.loads(NULLS.read_text(encoding="utf-8"))
     good = all(value is (None if name in listed else True) for name, value in outcome.items())
     return 0 if good and not left else 1
 
 
-def _stack(folder: Path, found: Site) -> Any:
-    """The stack, whose one cluster is this one."""
-    kubeconfig = folder / "kubeconfig"
-    kubeconfig.write_text(found.cluster.kubeconfig())
-    said: dict[str, Any] = {"cluster": NAME, "backend": "kubernetes", "kubeconfig": str(kubeconfig)}
-    said |= {"namespace": "muster-lab", "allow": ["hostPath"]}
-    return running_stack(folder / "stack", {NAME: yaml.safe_dump(said)})
-
-
-async def _play(found: Site, stack: RunningStack, chosen: list[str]) -> tuple[dict[str, bool | None], dict[str, float]]:
+async def _play(
+    found: Site, stack: RunningStack, chosen: list[str], listed: Mapping[str, str]
+) -> tuple[dict[str, bool | None], dict[str, float]]:
     """How each act ended, in their order, and how long workloads took to run."""
-    listed: Mapping[str, str] = json.loads(NULLS.read_text(encoding="utf-8"))
     outcome: dict[str, bool | None] = {}
     async with Muster(stack.server) as muster:
         diary = Diary()
@@ -159,20 +148,6 @@ async def _prepare(muster: Muster) -> None:
 
     await eventually(nodes, lambda count: count == len(NAMES))
     await muster.projects.create(PROJECT, quotas=[pool_quota("default", GPUS * len(NAMES))])
-
-
-async def _left(found: Site) -> list[str]:
-    """Objects of Muster that are still there a minute after everything was deleted."""
-
-    async def look() -> list[str]:
-        labelled = await asyncio.to_thread(found.cluster.labelled, marks.SELECTOR)
-        return sorted(item for item in labelled if not item.startswith(_KEPT) and _PROGRAMS not in item)
-
-    try:
-        await eventually(look, lambda left: not left, within=_CLEARED_SECONDS, every=1.0)
-    except TimeoutError:
-        return await look()
-    return []
 
 
 def say(text: str) -> None:

@@ -6,7 +6,6 @@ them, in /packages: folders of the node, which are this machine's.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,15 +21,16 @@ from muster.workload.v1 import workload_pb2
 from muster_client import Muster, Phase
 from muster_client.errors import NotFound
 from muster_cluster_agent.domain.kubernetes import marks
+from muster_stack.demo.acts import UNDECIDED, require
 from muster_stack.demo.diary import Diary, DidNotHappen, Entry
+from muster_stack.demo.scene import log_of, summary_of
+from tests.nodes.configs import IMAGE
 from tests.nodes.site import Site
 from tests.support.kubernetes_stack import NAME
 from tests.support.waiting import eventually
 
 PROJECT: Final = "lab"
-IMAGE: Final = "muster.test/base:1"
 WAITS: Final = "sh -c 'trap \"exit 0\" TERM; sleep 3600 & wait'"
-_UNDECIDED: Final = frozenset({"", "NotEvaluated", "NoProject"})
 PATIENCE: Final = 180.0  # seconds that anything may take at most
 TORCH: Final = {"PYTHONPATH": "/packages", "OMP_NUM_THREADS": "1"}
 _PROGRAMS: Final = Path(str(resources.files("muster_stack.demo") / "workloads")).resolve()
@@ -76,7 +76,7 @@ class Scene:
                 told = await self.muster.why(workload)
             except NotFound:  # the scheduler has not heard of it yet
                 return ""
-            return told.reason.message if told.reason.code not in _UNDECIDED else ""
+            return told.reason.message if told.reason.code not in UNDECIDED else ""
 
         said = await eventually(look, within=PATIENCE, every=0.1)
         require(said == "placed", said)
@@ -88,19 +88,7 @@ class Scene:
     async def completed(self, workload: str) -> dict[str, Any]:
         """The JSON object that its program printed at its end, once it has completed. Raises DidNotHappen."""
         await self.diary.becomes(workload, Phase.COMPLETED, seconds=PATIENCE)
-        text = await self.log(workload)
-        lines = [line for line in text.splitlines() if line.startswith("{")]
-        if not lines:
-            raise DidNotHappen(f"its log has no summary: {text[-500:]}")
-        found: dict[str, Any] = json.loads(lines[-1])
-        return found
-
-    async def log(self, workload: str, replica: str = "") -> str:
-        """What its replicas wrote, one after the other."""
-        parts: dict[str, bytes] = {}
-        async for piece in self.muster.logs(workload, replica=replica):
-            parts[piece.replica] = parts.get(piece.replica, b"") + piece.data
-        return "\n".join(part.decode(errors="replace") for _, part in sorted(parts.items()))
+        return summary_of(await log_of(self.muster, workload))
 
     async def end(self, *workloads: str) -> None:
         """Deletes workloads and waits until nothing of them is left in the cluster."""
@@ -120,12 +108,6 @@ class Scene:
 
 def _is_ready(entry: Entry) -> bool:
     return entry.phase == Phase.RUNNING.word and all(each.state == "READY" for each in entry.workload.replicas)
-
-
-def require(holds: object, otherwise: str) -> None:
-    """Raise DidNotHappen with these words unless it holds."""
-    if not holds:
-        raise DidNotHappen(otherwise)
 
 
 def replica(entry: Entry, role: str = "worker", index: int = 0) -> workload_pb2.Replica:

@@ -17,7 +17,26 @@ from tests.support.kubernetes import PROGRAMS, TOKEN, Cluster, running, session_
 
 MISSING: Final = "kwok is not built here: `make testbed` builds it"
 _AT_ONCE: Final = 32
-_STAGES: Final = """
+_ENDED: Final = """\
+      containerStatuses:
+      {{ range .spec.containers }}
+      - name: {{ .name | Quote }}
+        image: {{ .image | Quote }}
+        imageID: x
+        ready: false
+        restartCount: 0
+        state:
+          terminated:
+            exitCode: {{ $code }}
+            reason: {{ if eq $code "0" }}Completed{{ else }}Error{{ end }}
+            containerID: kwok://{{ $uid }}
+            startedAt: {{ $now | Quote }}
+            finishedAt: {{ $now | Quote }}
+      {{ end }}
+"""
+"""Every container has ended with $code, at $now."""
+_STAGES: Final = (
+    """
 apiVersion: kwok.x-k8s.io/v1alpha1
 kind: Stage
 metadata: {name: pod-runs}
@@ -63,22 +82,11 @@ spec:
     statusTemplate: |
       {{ $now := Now }}
       {{ $uid := .metadata.uid }}
+      {{ $code := "143" }}
       phase: Failed
-      containerStatuses:
-      {{ range .spec.containers }}
-      - name: {{ .name | Quote }}
-        image: {{ .image | Quote }}
-        imageID: x
-        ready: false
-        restartCount: 0
-        state:
-          terminated:
-            exitCode: 143
-            reason: Error
-            containerID: kwok://{{ $uid }}
-            startedAt: {{ $now | Quote }}
-            finishedAt: {{ $now | Quote }}
-      {{ end }}
+"""
+    + _ENDED
+    + """\
 ---
 apiVersion: kwok.x-k8s.io/v1alpha1
 kind: Stage
@@ -93,13 +101,15 @@ spec:
   next:
     delete: true
 """
+)
 
 
 SECONDS: Final = "chaos.example.com/seconds"
 """Annotation of a pod: how long its containers run, such as `2.50s`; with the stage COMPLETES."""
 CODE: Final = "chaos.example.com/code"
 """Annotation of a pod: the code with which its containers end."""
-COMPLETES: Final = """
+COMPLETES: Final = (
+    """
 ---
 apiVersion: kwok.x-k8s.io/v1alpha1
 kind: Stage
@@ -119,22 +129,9 @@ spec:
       {{ $uid := .metadata.uid }}
       {{ $code := index .metadata.annotations "chaos.example.com/code" }}
       phase: {{ if eq $code "0" }}Succeeded{{ else }}Failed{{ end }}
-      containerStatuses:
-      {{ range .spec.containers }}
-      - name: {{ .name | Quote }}
-        image: {{ .image | Quote }}
-        imageID: x
-        ready: false
-        restartCount: 0
-        state:
-          terminated:
-            exitCode: {{ $code }}
-            reason: {{ if eq $code "0" }}Completed{{ else }}Error{{ end }}
-            containerID: kwok://{{ $uid }}
-            startedAt: {{ $now | Quote }}
-            finishedAt: {{ $now | Quote }}
-      {{ end }}
 """
+    + _ENDED
+)
 """A stage in which a pod ends as its annotations say."""
 
 

@@ -51,15 +51,21 @@ async def cleanup(
         how = await configuration(kubeconfig, context or None)
         async with Client(how, rate=_RATE, burst=_BURST) as client:
             counted, failures = await _clean(client, cluster, do=yes)
-            named = await _namespaces(client, cluster, failures, do=yes) if namespaces else []
+            named, more = await _namespaces(client, cluster, do=yes) if namespaces else ([], [])
+            failures += more
             if named:
                 counted[NAMESPACE.plural] = len(named)
     except (BackendError, ClusterFileError) as error:
         sys.stderr.write(f"muster: {error}\n")
         return 1
     if json:
-        found = {"cluster": cluster, "objects": dict(counted), "deleted": yes, "failures": failures}
-        found["namespaces"] = named
+        found = {
+            "cluster": cluster,
+            "objects": dict(counted),
+            "namespaces": named,
+            "deleted": yes,
+            "failures": failures,
+        }
         sys.stdout.write(f"{dumps(found)}\n")
         return 1 if failures else 0
     total = ", ".join(f"{count} {plural}" for plural, count in sorted(counted.items()))
@@ -77,32 +83,28 @@ async def _clean(client: Client, cluster: str, *, do: bool) -> tuple[Counter[str
     counted: Counter[str] = Counter()
     failures: list[str] = []
     for resource in (POD, *WITH_RUNS):
-        for item in await _all(client, resource, f"{marks.SELECTOR},{marks.CLUSTER}={cluster}"):
+        for item in await _all(client, resource, _selector(cluster)):
             counted[resource.plural] += 1
-            if not do:
-                continue
-            metadata = item["metadata"]
-            try:
-                await _delete(client, f"{resource.path(metadata['namespace'])}/{metadata['name']}", metadata)
-            except BackendError as error:
-                if not removal.is_done(error):
-                    failures.append(f"{resource.kind} {metadata['namespace']}/{metadata['name']}: {error}")
+            if do:
+                namespace, name = item["metadata"]["namespace"], item["metadata"]["name"]
+                path = f"{resource.path(namespace)}/{name}"
+                failures += await _delete(client, path, item["metadata"], f"{resource.kind} {namespace}/{name}")
     return counted, failures
 
 
-async def _namespaces(client: Client, cluster: str, failures: list[str], *, do: bool) -> list[str]:
-    """Deletes the namespaces that agents created, or names them; what could not be deleted is added to `failures`."""
-    named = []
-    for item in await _all(client, NAMESPACE, f"{marks.SELECTOR},{marks.CLUSTER}={cluster}"):
-        metadata = item["metadata"]
-        named.append(metadata["name"])
+async def _namespaces(client: Client, cluster: str, *, do: bool) -> tuple[list[str], list[str]]:
+    """Deletes the namespaces that agents created; their names, and what could not be deleted."""
+    named, failures = [], []
+    for item in await _all(client, NAMESPACE, _selector(cluster)):
+        name = item["metadata"]["name"]
+        named.append(name)
         if do:
-            try:
-                await _delete(client, f"{NAMESPACE.everywhere}/{metadata['name']}", metadata)
-            except BackendError as error:
-                if not removal.is_done(error):
-                    failures.append(f"Namespace {metadata['name']}: {error}")
-    return sorted(named)
+            failures += await _delete(client, f"{NAMESPACE.everywhere}/{name}", item["metadata"], f"Namespace {name}")
+    return sorted(named), failures
+
+
+def _selector(cluster: str) -> str:
+    return f"{marks.SELECTOR},{marks.CLUSTER}={cluster}"
 
 
 async def _all(client: Client, resource: Resource, selector: str) -> list[Any]:
@@ -117,8 +119,13 @@ async def _all(client: Client, resource: Resource, selector: str) -> list[Any]:
             return found
 
 
-async def _delete(client: Client, path: str, metadata: Any) -> None:
-    """Strips Muster's finalizers and deletes the object; others' finalizers stay."""
-    await removal.release(client, path, metadata["uid"], metadata.get("finalizers") or (), _OURS)
-    if "deletionTimestamp" not in metadata:
-        await removal.delete(client, path, metadata["uid"])
+async def _delete(client: Client, path: str, metadata: Any, what: str) -> list[str]:
+    """Strips Muster's finalizers and deletes the object; others' finalizers stay. Returns what failed, by its name."""
+    try:
+        await removal.release(client, path, metadata["uid"], metadata.get("finalizers") or (), _OURS)
+        if "deletionTimestamp" not in metadata:
+            await removal.delete(client, path, metadata["uid"])
+    except BackendError as error:
+        if not removal.is_done(error):
+            return [f"{what}: {error}"]
+    return []

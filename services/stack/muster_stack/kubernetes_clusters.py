@@ -24,6 +24,7 @@ from muster_stack.layout import Layout
 _Loader: Final = bound_yaml(yaml.SafeLoader)
 _FORM: Final = "kubeconfig[=FILE][,context=CONTEXT][,name=NAME]"
 LONGEST_NAME: Final = 40
+"""Characters of a cluster's id."""
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9]+")
 
 

@@ -1,4 +1,4 @@
-"""The demo on a Kubernetes cluster: what its agent reads, and how its end is told."""
+"""The demo on a Kubernetes cluster: what its agent reads, and what the summary shows."""
 
 from __future__ import annotations
 

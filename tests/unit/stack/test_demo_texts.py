@@ -17,7 +17,7 @@ WORKLOADS = sorted(
     for each in (resources.files("muster_stack.demo") / "documents").iterdir()
     if each.name != "trigger.yaml"
 )
-IMAGES = {"python": "py:1", "mpi": "mpi:1", "torch": ""}
+IMAGES = {"python": "py:1", "mpi": "mpi:1", "torch": "torch:1"}
 
 
 def in_pods(*, gpus: bool = True) -> InPods:
@@ -52,7 +52,7 @@ def test_what_starts_a_program_and_the_image_that_has_it() -> None:
     assert {name: spec["image"]["value"] for name, spec in specs.items()} == {
         "half": "py:1",
         "mpi": "mpi:1",
-        "parallel": "py:1",
+        "parallel": "torch:1",
     }
 
 

@@ -27,7 +27,8 @@ TRIGGERS_TOPIC: Final = "muster.triggers"
 _DATASET: Final = "s3://datasets/2031-04-01"
 _HTTP_SECONDS: Final = 5.0
 _QUESTIONS: Final = 20
-_UNDECIDED: Final = frozenset({"", "NotEvaluated", "NoProject"})
+UNDECIDED: Final = frozenset({"", "NotEvaluated", "NoProject"})
+"""Reasons of `why` while the scheduler has not looked at a workload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Act:
     play: Callable[[Scene], Awaitable[str]]
 
 
-def require(holds: bool, otherwise: str) -> None:  # noqa: FBT001  it reads as: require(that, otherwise this is wrong)
+def require(holds: object, otherwise: str) -> None:
     """Raise DidNotHappen with these words unless it holds."""
     if not holds:
         raise DidNotHappen(otherwise)
@@ -161,7 +162,7 @@ async def patient(scene: Scene) -> str:
     await scene.muster.resume(workload.id, key="demo-resume")
     entry = await scene.completed(workload.id)
     summary = await scene.summary(workload.id)
-    require(summary["resumed_at"] > 0, "it began anew instead of going on")
+    require(summary["resumed_at"] > 0, "it started from the beginning instead of where it was")
     require(entry.passed(Phase.RUNNING, Phase.STOPPED, Phase.COMPLETED), f"phases were {entry.phases}")
     return f"went on at step {summary['resumed_at']} of {summary['steps']}, attempt {summary['attempt']}"
 
@@ -193,7 +194,7 @@ async def preempted(scene: Scene) -> str:
     summary = await scene.summary(background.id)
     require((done.ended or 0) < (first.ended or 0), "the urgent one ended after the one that it preempted")
     require(first.passed(Phase.RUNNING, Phase.PENDING, Phase.RUNNING, Phase.COMPLETED), f"phases were {first.phases}")
-    require(summary["resumed_at"] > 0, "it began anew instead of going on")
+    require(summary["resumed_at"] > 0, "it started from the beginning instead of where it was")
     require(done.workload.cluster == "south", f"it ran in {done.workload.cluster}, not on south's anonymous devices")
     return (
         f"by urgent on {done.workload.cluster}; went on at step {summary['resumed_at']}, attempt {summary['attempt']}"
@@ -209,7 +210,7 @@ async def why_waiting(scene: Scene, workload: str) -> scheduler_pb2.Explanation:
     await scene.diary.becomes(workload, Phase.PENDING, seconds=START)
     told = await scene.muster.why(workload)
     deadline = time.monotonic() + START
-    while told.reason.code in _UNDECIDED and time.monotonic() < deadline:
+    while told.reason.code in UNDECIDED and time.monotonic() < deadline:
         await asyncio.sleep(0.1)
         told = await scene.muster.why(workload)
     return told

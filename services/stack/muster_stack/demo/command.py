@@ -68,13 +68,13 @@ def demo(
         sys.stderr.write(f"--only {' '.join(only or ())}: no such workload; there are {names}\n")
         return 2
     try:
-        there = None
+        on_cluster = None
         if cluster:
             images = {"python": image, "mpi": mpi_image, "torch": torch_image}
-            there = KubernetesDemo(read_option(cluster), images)
-            there.check()
-        _check_machine(acts, there)
-        return asyncio.run(_run(acts, console, there))
+            on_cluster = KubernetesDemo(read_option(cluster), images)
+            on_cluster.check()
+        _check_machine(acts, on_cluster)
+        return asyncio.run(_run(acts, console, on_cluster))
     except NoRoom as problem:
         sys.stderr.write(f"{problem}\n")
     except (StackError, MusterError) as problem:
@@ -85,37 +85,37 @@ def demo(
     return 1
 
 
-def _check_machine(acts: Sequence[Act], there: KubernetesDemo | None) -> None:
+def _check_machine(acts: Sequence[Act], on_cluster: KubernetesDemo | None) -> None:
     preflight.check(Layout.of(Path(tempfile.gettempdir()) / "muster-demo"), memory=_MEMORY)
     needed = [name for name in ("torch", "mpi4py") if importlib.util.find_spec(name) is None]
-    if needed and len(acts) == len(ACTS) and there is None:
+    if needed and len(acts) == len(ACTS) and on_cluster is None:
         raise NoRoom(f"not installed: {', '.join(needed)}; `make demo` installs what the demo needs")
 
 
-async def _run(acts: Sequence[Act], console: Console, there: KubernetesDemo | None) -> int:
+async def _run(acts: Sequence[Act], console: Console, on_cluster: KubernetesDemo | None) -> int:
     _cancel_on_signals()
     begun = time.monotonic()
     left = 0
     try:
         with Screen(console) as screen:
-            clusters = {there.name: there.declaration()} if there else None
+            clusters = {on_cluster.name: on_cluster.declaration()} if on_cluster else None
             async with own_stack(screen.starting, clusters) as house:
                 screen.say(f"the stack is up after {time.monotonic() - begun:.0f} s: {len(house.services)} processes")
-                outcomes, farewell = await _play(acts, screen, house, there)
+                outcomes, farewell = await _play(acts, screen, house, on_cluster)
     finally:  # also where it was interrupted
-        if there:
-            left = there.clean()
-            sys.stderr.write("".join(f"cluster {there.name}: {remark}\n" for remark in there.remarks))
+        if on_cluster:
+            left = on_cluster.clean()
+            sys.stderr.write("".join(f"cluster {on_cluster.name}: {remark}\n" for remark in on_cluster.remarks))
     counts = _counts(outcomes, left)
     outcomes.append(_clean(house, time.monotonic() - begun))
     screen.checks(outcomes, time.monotonic() - begun)
     for part in farewell:
         console.print()
         console.print(part, markup=False, soft_wrap=isinstance(part, str))
-    if there:
+    if on_cluster:
         sys.stdout.write(f"{json.dumps(counts)}\n")
     good = all(outcome.happened or outcome.explained for outcome in outcomes)
-    return 0 if good and not left and not (there and there.remarks) else 1
+    return 0 if good and not left and not (on_cluster and on_cluster.remarks) else 1
 
 
 def _counts(outcomes: Sequence[Outcome], left: int) -> dict[str, int]:
@@ -136,14 +136,14 @@ def _cancel_on_signals() -> None:
 
 
 async def _play(
-    acts: Sequence[Act], screen: Screen, house: House, there: KubernetesDemo | None
+    acts: Sequence[Act], screen: Screen, house: House, on_cluster: KubernetesDemo | None
 ) -> tuple[list[Outcome], list[RenderableType]]:
     """Plays the acts, all at once; how each ended, and what to show at the very end."""
     diary = Diary()
     outcomes: dict[str, Outcome] = {}
     async with Muster(house.services["submission"]["grpc"]) as muster:
         # Outside of the group, which would wrap what they raise.
-        scene = await _prepare(muster, diary, house, there)
+        scene = await _prepare(muster, diary, house, on_cluster)
         async with asyncio.TaskGroup() as tasks:
             beside = [
                 tasks.create_task(diary.keep(muster), name="watch"),
@@ -154,9 +154,9 @@ async def _play(
             for task in beside:
                 task.cancel()
         farewell = await _farewell(muster, diary, scene.project)
-        if there:
-            screen.say(f"the demo leaves cluster {there.name}")
-            await there.leave(muster)
+        if on_cluster:
+            screen.say(f"the demo leaves cluster {on_cluster.name}")
+            await on_cluster.leave(muster)
     return [outcomes[act.title] for act in acts], farewell
 
 
@@ -167,11 +167,11 @@ def _outsider(house: House) -> dict[str, str]:
     return client_options(house.services["kafka"]["bootstrap"], identity)
 
 
-async def _prepare(muster: Muster, diary: Diary, house: House, there: KubernetesDemo | None) -> Scene:
+async def _prepare(muster: Muster, diary: Diary, house: House, on_cluster: KubernetesDemo | None) -> Scene:
     """The scene, once every node reported, and then a project: a quota names a node pool that is known."""
     kafka = await asyncio.to_thread(_outsider, house)
-    if there:
-        return await there.prepare(muster, diary, kafka)
+    if on_cluster:
+        return await on_cluster.prepare(muster, diary, kafka)
     async with asyncio.timeout(_WORLD_SECONDS):
         while True:
             seen = [node async for node in muster.nodes.list()]

@@ -83,7 +83,7 @@ class KubernetesDemo:
         await muster.projects.create(self.name, quotas=[pool_quota("default", _GPUS)], key=self.name)
         await muster.projects.create(self.narrow, quotas=[pool_quota("default", 1, limit=1)], key=self.narrow)
         texts = InPods(self.name, self.images, self.name, dict.fromkeys(("background", "urgent"), self.narrow), gpus)
-        return Scene(muster, diary, kafka, Path(), texts, self.name, gpus, self.images)
+        return Scene(muster, diary, kafka, document=texts, project=self.name, gpus=gpus, images=self.images)
 
     async def leave(self, muster: Muster) -> None:
         """Delete every workload, and let the agent delete what it made for them."""

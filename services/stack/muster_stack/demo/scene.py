@@ -40,7 +40,7 @@ class Scene:
     muster: Muster
     diary: Diary
     kafka: Mapping[str, str]
-    agents: Path  # the state folders of the clusters' agents
+    agents: Path = Path()  # the state folders of the clusters' agents, where these run on this machine
     document: Texts = on_this_machine
     project: str = PROJECT
     gpus: bool = True
@@ -79,14 +79,19 @@ class Scene:
 
     async def log(self, workload: str, replica: str = "") -> str:
         """What its replicas wrote, one after the other."""
-        parts: dict[str, bytes] = {}
-        async for piece in self.muster.logs(workload, replica=replica):
-            parts[piece.replica] = parts.get(piece.replica, b"") + piece.data
-        return "\n".join(part.decode(errors="replace") for _, part in sorted(parts.items()))
+        return await log_of(self.muster, workload, replica)
 
     async def summary(self, workload: str) -> dict[str, Any]:
         """The JSON object that the program printed at its end. Raises DidNotHappen where its log has none."""
         return summary_of(await self.log(workload))
+
+
+async def log_of(muster: Muster, workload: str, replica: str = "") -> str:
+    """What a workload's replicas, or one of them, wrote, one after the other."""
+    parts: dict[str, bytes] = {}
+    async for piece in muster.logs(workload, replica=replica):
+        parts[piece.replica] = parts.get(piece.replica, b"") + piece.data
+    return "\n".join(part.decode(errors="replace") for _, part in sorted(parts.items()))
 
 
 def summary_of(log: str) -> dict[str, Any]:

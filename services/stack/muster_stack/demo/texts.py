@@ -82,7 +82,7 @@ class InPods:
         kind = {"python -m mpi4py": "mpi", "torchrun": "torch"}.get(starter, "python")
         return {
             **left,
-            "image": {"value": self.images[kind] or self.images["python"]},
+            "image": {"value": self.images[kind]},
             "command": {"value": shlex.join(words)},
             "environment": {"items": items},
             "clusters": {"value": [self.cluster]},
