@@ -95,7 +95,7 @@ class Bench:
     def assignment(self, number: int, namespace: str, workers: int = 1) -> fleet_pb2.Assignment:
         """One workload on one node; workloads with successive numbers are on successive nodes."""
         node = self.nodes[number % len(self.nodes)]
-        runs = [fleet_pb2.ReplicaRun(role="worker", count=workers, node=node, anonymous_devices=1)]
+        runs = [fleet_pb2.ReplicaRun(role="worker", count=workers, node=node, slots=[fleet_pb2.SlotCount(count=1)])]
         fields = {"kind": options_pb2.KIND_DISTRIBUTED, "workers": workers} if workers > 1 else {}
         made = training(number, "python train.py --epochs 10", image=IMAGE, runs=runs, **fields)
         made.namespace, made.epoch, made.grace_seconds = namespace, self.epoch, 5

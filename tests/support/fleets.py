@@ -42,9 +42,9 @@ def device_memory(amount: int) -> Shape:
     return Shape(100, GIB, Kind.MEMORY, 1, bytes=amount)
 
 
-def mig_slice(profile: str) -> Shape:
-    """A slice of one card."""
-    return Shape(100, GIB, Kind.SLICE, 1, profile=profile)
+def mig_slice(profile: str, number: int = 1) -> Shape:
+    """A slice of one card, or of several."""
+    return Shape(100, GIB, Kind.SLICE, number, profile=profile)
 
 
 def host(cpu: int = 1000, memory: int = GIB) -> Shape:

@@ -108,7 +108,7 @@ class Loop:
 
     def take(self, command: str = "true", *, image: str = "team/bert:7") -> None:
         template = Template(command=command, container=Container(image))
-        revision = Revision(1, 0, Pattern.SINGLE, template, (Run("worker", 0, 1, NODE, anonymous=1),))
+        revision = Revision(1, 0, Pattern.SINGLE, template, (Run("worker", 0, 1, NODE, slots=(("", 1),)),))
         named = (PROJECT, self.namespace, "bert")
         self.agent.take(Assignment(workload_id(self.number), 1, "", 1, (revision,), *named, grace=5.0))
 
@@ -210,7 +210,7 @@ def shared(number: int, *, generation: int = 1, deleted: bool = False) -> Assign
     kept = Volume("data", "/data", NewClaim("1048576"))
     container = Container("team/bert:7", ports=ports, volumes=(kept,))
     template = Template(command="torchrun t.py", ports=(6006,), container=container)
-    runs = (Run("worker", 0, 1 + generation, NODE, anonymous=1),)
+    runs = (Run("worker", 0, 1 + generation, NODE, slots=(("", 1),)),)
     revision = Revision(1, 0, Pattern.GANG, template, runs, least=1, most=4)
     named = (PROJECT, f"runai-p-{number}", f"bert-{number}")
     return Assignment(workload_id(number), 1, "", generation, (revision,), *named, grace=5.0)

@@ -33,7 +33,7 @@ def assignment(
 ) -> Assignment:
     """A training on one node."""
     template = Template(command=command, container=Container("team/bert:7"))
-    run = Run("worker", 0, count, node, anonymous=1)
+    run = Run("worker", 0, count, node, slots=(("", 1),))
     pattern = Pattern.SINGLE if count == 1 else Pattern.TRIALS
     revision = Revision(1, attempt, pattern, template, (run,))
     return Assignment(ID, 1, "me", 1 + attempt, (revision,), PROJECT, namespace, "bert", grace=5.0)
@@ -42,7 +42,7 @@ def assignment(
 def gang(command: str, *, framework: Framework = Framework.PYTORCH, workers: int = 2, attempt: int = 0) -> Assignment:
     """Workers on one node, and a launcher where the framework has one."""
     launched = framework in {Framework.MPI, Framework.COLOSSALAI}
-    runs = (Run("worker", 0, workers, "n-0", anonymous=1), *([Run("launcher", 0, 1, "n-1")] if launched else []))
+    runs = (Run("worker", 0, workers, "n-0", slots=(("", 1),)), *([Run("launcher", 0, 1, "n-1")] if launched else []))
     pattern = Pattern.MPI if launched else Pattern.GANG
     template = Template(command=command, container=Container("team/bert:7"))
     revision = Revision(1, attempt, pattern, template, runs, framework=framework)

@@ -104,8 +104,8 @@ SAMPLES: Final[dict[str, tuple[dict[str, Any], Any]]] = {
 }
 # The scheduler counts replicas and devices by these; what a pod gets of them stands in its assignment.
 IN_THE_ASSIGNMENT: Final = frozenset(
-    {"clean_pod_policy", "completions", "gpu_devices_request", "gpu_portion_request", "gpu_request_type", "parallelism"}
-    | {"run_as_user", "workers"}
+    {"clean_pod_policy", "completions", "gpu_devices_request", "gpu_portion_request", "gpu_request_type", "mig_profile"}
+    | {"parallelism", "run_as_user", "workers"}
 )
 
 

@@ -33,7 +33,7 @@ async def the_first_inventory_has_every_node(stage: Stage) -> None:
     assert {"n-0", "n-1", "n-2"} <= names
     (first,) = [node for node in found.inventory.nodes if node.name == "n-0"]
     assert (first.cpu_milli, first.state) == (stage.platform.cpu_milli, fleet_pb2.NODE_STATE_READY)
-    assert len(first.devices) + first.anonymous_devices == 8
+    assert len(first.devices) + sum(group.count for group in first.slots) == 8
     assert all(node.uid and node.boot_id for node in found.inventory.nodes)
     assert found.inventory.profile.backend
 

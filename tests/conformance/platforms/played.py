@@ -122,7 +122,7 @@ class Played(Platform):
 
     def device(self, run: fleet_pb2.ReplicaRun, slot: int) -> fleet_pb2.ReplicaRun:
         """A count: which card it is, the kubelet says."""
-        run.anonymous_devices = 1
+        run.slots.add(count=1)
         return run
 
     async def pod(self, replica: str) -> Object:

@@ -89,7 +89,8 @@ async def test_what_the_server_does_not_admit_is_refused(kubernetes: Cluster) ->
 async def test_the_node_is_reported_as_it_is(kubernetes: Cluster) -> None:
     async with loop(kubernetes, 6) as here:
         (node,) = (await here.backend.fleet()).nodes
-        assert (node.name, node.cpu_milli, node.memory_bytes, node.anonymous) == (NODE, 8000, 32 << 30, 2)
+        assert (node.name, node.cpu_milli, node.memory_bytes) == (NODE, 8000, 32 << 30)
+        assert [(group.resource, group.count) for group in node.slots] == [("nvidia.com/gpu", 2)]
         assert (node.boot_id, node.taints) == ("boot-1", ())
 
 

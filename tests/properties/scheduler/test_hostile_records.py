@@ -61,12 +61,21 @@ CARDS = st.builds(
     slices=SLICES,
     slot=NUMBERS,
 )
+RESOURCES = st.sampled_from(["", "nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.20gb", "a/\x00"])
+GROUPS = st.builds(
+    fleet_pb2.SlotGroup,
+    resource=RESOURCES,
+    mig_profile=st.sampled_from(["", "1g.5gb", "3g.20gb", "1g.5gb+me", "9g.1gb", "no profile", "g.gb"]),
+    model=st.sampled_from(["", "A100-40GB", "A30-24GB", "X"]),
+    memory_bytes=HUGE,
+    count=SMALL,
+)
 FOREIGN = st.builds(
     fleet_pb2.Foreign,
     cpu_milli=HUGE,
     memory_bytes=HUGE,
     devices=st.lists(DEVICES, max_size=2),
-    anonymous_devices=NUMBERS,
+    slots=st.lists(st.builds(fleet_pb2.SlotCount, resource=RESOURCES, count=NUMBERS), max_size=3),
     extended=EXTENDED,
 )
 TAINTS = st.builds(
@@ -83,8 +92,7 @@ NODES = st.builds(
     memory_bytes=HUGE,
     foreign=FOREIGN,
     devices=st.lists(CARDS, max_size=20),
-    anonymous_devices=SMALL,
-    anonymous_memory_bytes=HUGE,
+    slots=st.lists(GROUPS, max_size=4),
     pool=POOLS,
     extended=EXTENDED,
 )

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from muster_cluster_agent.adapters.local.cluster_file import derived_uuid, parse
-from muster_cluster_agent.domain.fleet import Foreign, Identity, Mig, NodeState, Taint
+from muster_cluster_agent.domain.fleet import Foreign, Identity, Mig, NodeState, SlotGroup, Taint
 from muster_cluster_agent.domain.model import Slice
 from muster_cluster_agent.errors import ClusterFileError
 
@@ -55,7 +55,8 @@ def test_everything_that_a_file_may_say() -> None:
     assert first.devices[1].mig_enabled
     assert first.devices[1].slices == (Slice("1g.5gb", 2, "MIG-1"),)
     assert second.devices[1].uuid == derived_uuid("local-a/a-1/1")
-    assert (third.anonymous, third.anonymous_model, third.foreign.anonymous) == (4, "A30-24GB", 1)
+    assert third.slots == (SlotGroup("", 4, model="A30-24GB", memory_bytes=24 << 30),)
+    assert third.foreign.slots == (("", 1),)
 
 
 def test_the_least_that_a_file_has_to_say() -> None:

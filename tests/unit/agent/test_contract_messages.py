@@ -230,7 +230,7 @@ def test_an_inventory_is_told_in_full_or_as_a_difference() -> None:
         drain_deadline=10.0,
         labels=(("a", "b"),),
         taints=(Taint("k", "v", "NoSchedule"),),
-        foreign=Foreign(1, 2, ("GPU-1",), 0),
+        foreign=Foreign(1, 2, ("GPU-1",)),
         devices=(Device("GPU-1", "m", 5, 0, slices=(Slice("1g.5gb", 1),)),),
     )
     fleet = Fleet(Profile(backend="local"), (node,))

@@ -49,7 +49,7 @@ def gang(
     master_network: the master alone uses the network of its node.
     """
     spec = workload_pb2.WorkloadSpec(kind=options_pb2.KIND_DISTRIBUTED, framework=framework, image="i", **fields)  # type: ignore[arg-type]
-    runs = [Run("worker", 0, workers, "n-7", anonymous=2), *([Run(master, 0, 1, "n-7")] if master else [])]
+    runs = [Run("worker", 0, workers, "n-7", slots=(("", 2),)), *([Run(master, 0, 1, "n-7")] if master else [])]
     template = specs.template(spec, containers=True)
     revision = Revision(
         1, 0, specs.pattern(spec), template, tuple(runs), framework=specs.framework(spec), slots_per_worker=2

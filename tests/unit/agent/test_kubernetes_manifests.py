@@ -21,7 +21,7 @@ ID = "33333333-3333-4333-8333-333333333333"
 def plan(gpus: int = 0, **fields: Any) -> ReplicaPlan:
     """The one replica of a training with these fields."""
     spec = workload_pb2.WorkloadSpec(kind=options_pb2.KIND_TRAINING, **fields)
-    run = Run("worker", 0, 1, "n-7", anonymous=gpus)
+    run = Run("worker", 0, 1, "n-7", slots=(("", gpus),) if gpus else ())
     revision = Revision(1, 0, specs.pattern(spec), specs.template(spec, containers=True), (run,))
     assignment = Assignment(ID, 1, "", 1, (revision,), project="p", namespace="runai-p", name="bert", grace=45.0)
     return replica_plans(assignment, revision)[0]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster_cluster_agent.domain.fleet import NodeState, Taint
+from muster_cluster_agent.domain.fleet import NodeState, SlotGroup, Taint
 from muster_cluster_agent.domain.kubernetes import nodes
 from muster_cluster_agent.domain.kubernetes.amounts import Amounts
 from muster_cluster_agent.domain.kubernetes.nodes import Counting, drained_by, node_of, reported, view
@@ -42,17 +42,39 @@ def pod(cpu: int, memory: int = 0, *, gpus: int = 0, hca: int = 0) -> Pod:
 
 def test_a_node_is_its_capacity_less_what_others_hold() -> None:
     found = reported(node_of(raw()), [pod(100, 1 << 20), pod(200, gpus=1), pod(0, hca=2)], COUNTING)
-    assert (found.cpu_milli, found.memory_bytes, found.anonymous) == (7910, 32 << 30, 8)
-    assert (found.anonymous_model, found.anonymous_memory_bytes) == ("H100-80GB", 81_559 << 20)
+    assert (found.cpu_milli, found.memory_bytes) == (7910, 32 << 30)
+    assert found.slots == (SlotGroup("nvidia.com/gpu", 8, model="H100-80GB", memory_bytes=81_559 << 20),)
     assert (found.foreign.cpu_milli, found.foreign.memory_bytes) == (300, 1 << 20)
-    assert (found.foreign.anonymous, found.foreign.extended) == (1, (("rdma/hca", 2),))
+    assert (found.foreign.slots, found.foreign.extended) == ((("nvidia.com/gpu", 1),), (("rdma/hca", 2),))
     assert (found.state, found.boot_id) == (NodeState.READY, "b")
 
 
 @pytest.mark.parametrize("label", [{"nvidia.com/gpu.replicas": "4"}, {"nvidia.com/gpu.product": "NVIDIA-T4-SHARED"}])
 def test_a_part_of_a_card_is_never_a_whole_one(label: dict[str, str]) -> None:
     found = reported(node_of(raw(metadata={"labels": label})), [], COUNTING)
-    assert (found.anonymous, found.anonymous_model) == (0, "")
+    assert found.slots == ()
+
+
+def test_mig_slices_are_counted_by_their_profile() -> None:
+    """Under the `mixed` strategy each profile has a resource; others' slices stand beside them."""
+    slices = {"nvidia.com/mig-1g.5gb": "14", "nvidia.com/mig-1g.5gb.me": "1", "nvidia.com/mig-other": "3"}
+    labels = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB", "nvidia.com/gpu.memory": "40960"}
+    node = node_of(raw(metadata={"labels": labels}, status={"allocatable": {"cpu": "8", "memory": "1Gi", **slices}}))
+    other = Pod("x", "kube-system", "u", "1", "n-0", "Running", Amounts(0, 0, (("nvidia.com/mig-1g.5gb", 2),)))
+    found = reported(node, [other], COUNTING)
+    card: dict[str, Any] = {"model": "A100-40GB", "memory_bytes": 40 << 30}
+    assert found.slots == (
+        SlotGroup("nvidia.com/mig-1g.5gb", 14, profile="1g.5gb", **card),
+        SlotGroup("nvidia.com/mig-1g.5gb.me", 1, profile="1g.5gb+me", **card),
+    )
+    assert found.foreign.slots == (("nvidia.com/mig-1g.5gb", 2),)
+    assert found.extended == (("nvidia.com/mig-other", 3),)
+
+
+def test_the_single_strategy_counts_slices_as_gpus() -> None:
+    labels = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-3g.20gb", "nvidia.com/gpu.memory": "19968"}
+    found = reported(node_of(raw(metadata={"labels": labels})), [], COUNTING)
+    assert found.slots == (SlotGroup("nvidia.com/gpu", 8, profile="3g.20gb", model="A100-40GB"),)
 
 
 def test_taints_of_the_cluster_are_states_and_tolerated_ones_are_hidden() -> None:

@@ -188,13 +188,13 @@ def test_the_names_that_users_know() -> None:
     assert env["POD_UUID"] != process(one, PLACES).env["POD_UUID"]
 
 
-def test_anonymous_devices_count_for_torchrun_and_stay_unpinned() -> None:
-    one = plans(revision(Pattern.GANG, "torchrun t.py", Run("worker", 0, 1, "n-0", anonymous=3)))[0]
+def test_counted_devices_count_for_torchrun_and_stay_unpinned() -> None:
+    one = plans(revision(Pattern.GANG, "torchrun t.py", Run("worker", 0, 1, "n-0", slots=(("", 3),))))[0]
     assert isinstance(one.launch, Torchrun)
     assert one.launch.processes == 3
     env = process(one, PLACES).env
     assert "CUDA_VISIBLE_DEVICES" not in env
-    assert env["MUSTER_DEVICES"] == '[{"anonymous": 3}]'
+    assert env["MUSTER_DEVICES"] == '[{"count": 3}]'
 
 
 def test_devices_are_handed_over_by_uuid_with_their_share() -> None:

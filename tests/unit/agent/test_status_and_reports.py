@@ -143,8 +143,9 @@ def test_a_book_that_was_tampered_with_is_noticed() -> None:
 )
 def test_the_charge_is_the_schedulers_own_arithmetic(share: Share, units: int) -> None:
     devices = {"GPU-0": Device("GPU-0", "A100-40GB", 40 << 30, 0)}
-    assert charge((share,), 0, devices) == units
-    assert charge((), 2, devices) == 2 * GPU
+    assert charge((share,), (), devices) == units
+    assert charge((), (("", 2),), devices) == 2 * GPU
+    assert charge((), (("nvidia.com/gpu", 1), ("nvidia.com/mig-2g.10gb", 2)), devices) == GPU + 4 * GPU // 7
 
 
 def test_a_difference_names_what_changed_and_what_is_gone() -> None:

@@ -140,7 +140,7 @@ def _run(run: fleet_pb2.ReplicaRun, devices: Mapping[bytes, str]) -> Run:
         node=run.node,
         k=run.k,
         shares=tuple(tuple(_share(share, devices) for share in one.shares) for one in run.devices),
-        anonymous=run.anonymous_devices,
+        slots=tuple((each.resource, each.count) for each in run.slots),
     )
 
 

@@ -16,7 +16,7 @@ from muster.events.v1 import agent_pb2, dead_letter_pb2
 from muster.fleet.v1 import fleet_pb2
 from muster.workload.v1 import workload_pb2
 from muster_chassis.text import clean
-from muster_cluster_agent.domain.fleet import Device, Foreign, NamespaceObjects, Node, Profile
+from muster_cluster_agent.domain.fleet import Device, Foreign, NamespaceObjects, Node, Profile, SlotGroup
 from muster_cluster_agent.domain.model import Slice, Status
 from muster_cluster_agent.domain.usage import Sample
 from muster_cluster_agent.ports import (
@@ -226,12 +226,20 @@ def node(node: Node) -> fleet_pb2.Node:
         memory_bytes=node.memory_bytes,
         foreign=_foreign(node.foreign),
         devices=[_device(device) for device in node.devices],
-        anonymous_devices=node.anonymous,
-        anonymous_model=node.anonymous_model,
-        anonymous_memory_bytes=node.anonymous_memory_bytes,
+        slots=[_group(group) for group in node.slots],
         pool=node.pool,
         extended=dict(node.extended),
         maintenance=[_window(start, end) for start, end in node.maintenance],
+    )
+
+
+def _group(group: SlotGroup) -> fleet_pb2.SlotGroup:
+    return fleet_pb2.SlotGroup(
+        resource=group.resource,
+        mig_profile=group.profile,
+        model=group.model,
+        memory_bytes=group.memory_bytes,
+        count=group.count,
     )
 
 
@@ -246,7 +254,7 @@ def _foreign(foreign: Foreign) -> fleet_pb2.Foreign:
         cpu_milli=foreign.cpu_milli,
         memory_bytes=foreign.memory_bytes,
         devices=foreign.devices,
-        anonymous_devices=foreign.anonymous,
+        slots=[fleet_pb2.SlotCount(resource=name, count=count) for name, count in foreign.slots],
         extended=dict(foreign.extended),
     )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from muster_cluster_agent.domain.model import Slots
 from muster_cluster_agent.domain.plan import ReplicaPlan
 from muster_kernel import ids
 
@@ -34,3 +35,8 @@ def identity(plan: ReplicaPlan) -> dict[str, str]:
         "POD_UUID": ids.uuid5(_PODS, plan.name),
         "PYTHONUNBUFFERED": "1",
     }
+
+
+def counted(slots: Slots) -> list[dict[str, object]]:
+    """What MUSTER_DEVICES says of devices that are counted only."""
+    return [{**({"resource": resource} if resource else {}), "count": count} for resource, count in slots]

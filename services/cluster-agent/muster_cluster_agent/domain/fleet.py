@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from muster_cluster_agent.domain.model import Slice
+from muster_cluster_agent.domain.model import Slice, Slots
 
 
 class Identity(Enum):
@@ -70,13 +70,27 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotGroup:
+    """Units of one resource: devices, or MIG slices of one profile, that nothing tells apart.
+
+    memory_bytes: of each device, or of each device that the slices are on; 0: not known.
+    """
+
+    resource: str
+    count: int
+    profile: str = ""
+    model: str = ""
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Foreign:
     """What others than Muster hold on a node."""
 
     cpu_milli: int = 0
     memory_bytes: int = 0
     devices: tuple[str, ...] = ()
-    anonymous: int = 0
+    slots: Slots = ()
     extended: tuple[tuple[str, int], ...] = ()
 
 
@@ -105,9 +119,7 @@ class Node:
     taints: tuple[Taint, ...] = ()
     foreign: Foreign = field(default_factory=Foreign)
     devices: tuple[Device, ...] = ()
-    anonymous: int = 0
-    anonymous_model: str = ""
-    anonymous_memory_bytes: int = 0
+    slots: tuple[SlotGroup, ...] = ()
     extended: tuple[tuple[str, int], ...] = ()  # named resources in whole units
     maintenance: tuple[tuple[float, float], ...] = ()  # from and to, seconds since 1970
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from muster_cluster_agent.domain import rendezvous
-from muster_cluster_agent.domain.environment import identity
+from muster_cluster_agent.domain.environment import counted, identity
 from muster_cluster_agent.domain.model import Share, Slice
 from muster_cluster_agent.domain.plan import (
     MpiLauncher,
@@ -85,9 +85,9 @@ def process(plan: ReplicaPlan, places: Places) -> Process:
 
 
 def _devices(plan: ReplicaPlan) -> dict[str, str]:
-    """Devices by UUID; anonymous slots are pinned by the cluster's own runtime, so their visibility is left alone."""
-    if plan.anonymous and not plan.shares:
-        return {"MUSTER_DEVICES": json.dumps([{"anonymous": plan.anonymous}])}
+    """Devices by UUID; the cluster's own runtime chooses counted ones, so that their visibility is left alone."""
+    if plan.slots and not plan.shares:
+        return {"MUSTER_DEVICES": json.dumps(counted(plan.slots))}
     if isinstance(plan.launch, MpiLauncher | TorchLauncher):
         return {"CUDA_VISIBLE_DEVICES": "", "MUSTER_DEVICES": "[]"}
     visible = ",".join(_visible(share) for share in plan.shares)

@@ -16,6 +16,8 @@ from muster_cluster_agent.domain.container import Container
 
 WORKER: Final = "worker"
 RunKey = tuple[int, int]  # (generation, attempt): later ones compare greater
+Slots = tuple[tuple[str, int], ...]
+"""Units of resources that a cluster counts; an empty name stands for the one whose units are whole devices."""
 
 
 class Pattern(StrEnum):
@@ -102,7 +104,7 @@ class Run:
     node: str
     k: int = 0
     shares: tuple[tuple[Share, ...], ...] = ()
-    anonymous: int = 0
+    slots: Slots = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +216,6 @@ class NodeView:
     health: NodeHealth
     boot: str
     devices: frozenset[str] = frozenset()
-    anonymous: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,12 @@ from muster_cluster_agent.domain.model import (
     Run,
     RunKey,
     Share,
+    Slots,
     Template,
 )
 from muster_cluster_agent.domain.probes import probe_of
 from muster_kernel import ids
+from muster_kernel.slots import mig_profile
 from muster_kernel.torchrun import torchrun_of
 from muster_kernel.words import split
 
@@ -121,7 +123,7 @@ class ReplicaPlan(ReplicaKey):
     ports: tuple[int, ...]
     probe: Probe | None
     shares: tuple[Share, ...]
-    anonymous: int
+    slots: Slots
     grace: float
     after: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
@@ -248,7 +250,7 @@ def _plan(
         ports=template.ports,
         probe=probe_of(revision.pattern, template),
         shares=member.shares,
-        anonymous=member.run.anonymous,
+        slots=member.run.slots,
         grace=assignment.grace,
         after=tuple(worker.name for worker in workers) if launching else (),
         limits=template.limits,
@@ -312,7 +314,8 @@ def _torchrun(argv: tuple[str, ...], member: _Member, world: int) -> Torchrun | 
     torch = torchrun_of(argv)
     if torch is None:
         return None
-    devices = len([share for share in member.shares if share.whole]) or member.run.anonymous
+    whole = sum(count for resource, count in member.run.slots if not mig_profile(resource))
+    devices = len([share for share in member.shares if share.whole]) or whole
     return Torchrun(
         torch.arguments, member.rank, nodes=world, processes=max(1, devices), python=_python_beside(torch.python)
     )

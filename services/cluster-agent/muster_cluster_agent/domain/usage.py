@@ -13,9 +13,10 @@ from itertools import islice
 from typing import Final
 
 from muster_cluster_agent.domain.fleet import Device
-from muster_cluster_agent.domain.model import Share
+from muster_cluster_agent.domain.model import Share, Slots
 from muster_kernel import mig
 from muster_kernel.quantities import GPU, UNITS_PER_MILLI, UNITS_PER_SEVENTH, memory_units
+from muster_kernel.slots import mig_profile
 
 GRID: Final = 15.0  # seconds: the use of a running replica is told up to the last multiple of this
 LONGEST: Final = 12 * 3600.0  # seconds of one interval; telemetry takes no longer ones than a day
@@ -83,9 +84,15 @@ def batches(samples: Iterable[Sample], limit: int) -> Iterator[tuple[Sample, ...
         yield tuple(part)
 
 
-def charge(shares: tuple[Share, ...], anonymous: int, devices: Mapping[str, Device]) -> int:
+def charge(shares: tuple[Share, ...], slots: Slots, devices: Mapping[str, Device]) -> int:
     """What a replica is charged, in 1/7,000 GPU: the scheduler's own arithmetic, in kernel units."""
-    return anonymous * GPU + sum(_share_charge(share, devices) for share in shares)
+    counted = sum(count * _unit_charge(resource) for resource, count in slots)
+    return counted + sum(_share_charge(share, devices) for share in shares)
+
+
+def _unit_charge(resource: str) -> int:
+    profile = mig_profile(resource)
+    return mig.compute_of(profile) * UNITS_PER_SEVENTH if profile else GPU
 
 
 def _share_charge(share: Share, devices: Mapping[str, Device]) -> int:

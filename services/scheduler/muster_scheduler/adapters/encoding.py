@@ -22,6 +22,7 @@ from muster_kernel.reasons import ChangeReason, PreemptionCause
 from muster_scheduler.domain.asked.requests import Grant, Kind, Share
 from muster_scheduler.domain.asked.workloads import SECOND, Replica, ReplicaState, Request, Workload
 from muster_scheduler.domain.decisions import PhaseChange
+from muster_scheduler.domain.fleet.slots import counts_of, is_slot, resource_of
 from muster_scheduler.domain.life.trials import done_count
 
 PHASES: Final = {phase: workload_pb2.Phase.Value(f"PHASE_{phase.name}") for phase in Phase}
@@ -105,6 +106,7 @@ def _share(share: Share) -> fleet_pb2.DeviceShare:
 
 Spot = tuple[str, int, int, str, Grant]
 """(role, rank, k, node, grant) of one replica."""
+Counts = tuple[tuple[str, int], ...]
 
 
 def add_runs(into: RepeatedCompositeFieldContainer[fleet_pb2.ReplicaRun], spots: Sequence[Spot]) -> None:
@@ -113,17 +115,28 @@ def add_runs(into: RepeatedCompositeFieldContainer[fleet_pb2.ReplicaRun], spots:
     Messages are created and filled in place: creating them separately and copying them costs twice as much.
     """
     last: fleet_pb2.ReplicaRun | None = None
+    before: Counts = ()
     for role, rank, k, node, grant in sorted(spots, key=_by_rank) if len(spots) > 1 else spots:
-        if last is None or not _goes_on(last, (role, rank, k, node, grant)):
+        counts = _counts(grant)
+        if last is None or counts != before or not _goes_on(last, (role, rank, k, node, grant)):
             last = into.add()
             last.role, last.node = role, node
-            last.first_index, last.k, last.anonymous_devices = rank, k, grant.slots
+            last.first_index, last.k, before = rank, k, counts
+            for resource, count in counts:
+                last.slots.add(resource=resource, count=count)
         last.count += 1
-        if grant.shares:
+        if grant.shares and not counts:
             last.devices.add().shares.extend([_share(share) for share in grant.shares])
 
 
 _by_rank: Final = itemgetter(0, 1)
+
+
+def _counts(grant: Grant) -> Counts:
+    """Return what it holds of its node's slot groups, as (resource, units); empty: it holds none of them."""
+    if grant.slots:
+        return (("", grant.slots),)
+    return counts_of(grant.shares) if grant.shares and is_slot(grant.shares[0].device) else ()
 
 
 def _goes_on(run: fleet_pb2.ReplicaRun, spot: Spot) -> bool:
@@ -131,8 +144,7 @@ def _goes_on(run: fleet_pb2.ReplicaRun, spot: Spot) -> bool:
     return (
         (run.role, run.node, run.k) == (role, node, k)
         and run.first_index + run.count == rank
-        and run.anonymous_devices == grant.slots
-        and bool(run.devices) == bool(grant.shares)
+        and bool(run.devices or run.slots) == bool(grant.shares or grant.slots)
     )
 
 
@@ -233,7 +245,7 @@ def replica_of(replica: Replica) -> workload_pb2.Replica:
         # The result of a command tells users more than GONE.
         state="GONE" if replica.gone and replica.state not in _ENDED else replica.state.value,
         exit_code=replica.news.exit_code,
-        devices=[share.device for share in replica.grant.shares],
+        devices=[resource_of(share) if is_slot(share.device) else share.device for share in replica.grant.shares],
         message=replica.news.message,
         substate=replica.news.substate,
     )

@@ -16,7 +16,7 @@ from muster_scheduler.domain.asked.rules import NodeTypes, Rules
 from muster_scheduler.domain.books.pools import NodePool, Strategy
 from muster_scheduler.domain.books.queues import Department, Project
 from muster_scheduler.domain.fleet.clusters import Cluster, Profile
-from muster_scheduler.domain.fleet.nodes import Device, Node, NodeState
+from muster_scheduler.domain.fleet.nodes import Device, Node, NodeState, SlotGroup
 from muster_scheduler.domain.fleet.objects import Objects, ReportedObjects
 from muster_scheduler.domain.fleet.snapshots import HeldParts, InventoryPart
 from muster_scheduler.domain.shares.decay import Faded
@@ -85,6 +85,7 @@ class NodeBody:
     ordered: NodeState | None = None
     ordered_by: str = ""
     ordered_deadline: int = 0
+    groups: tuple[SlotGroup, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

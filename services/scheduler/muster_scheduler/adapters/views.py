@@ -13,6 +13,7 @@ from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.clusters import Profile, Standing
 from muster_scheduler.domain.fleet.nodes import Device, Mig, Mode, Node
+from muster_scheduler.domain.fleet.slots import is_slot
 
 _STANDINGS: Final = {
     Standing.REGISTERED: fleet_pb2.CLUSTER_STATE_REGISTERED,
@@ -152,7 +153,7 @@ def node(world: World, of: Node) -> fleet_pb2.NodeView:
         free_cpu_milli=max(0, of.free_cpu),
         memory_bytes=of.memory,
         free_memory_bytes=max(0, of.free_memory),
-        devices=_anonymous(world, of) if of.slots else [_device(world, device) for device in of.devices],
+        devices=_anonymous(world, of) if of.slots else [_device(world, of, device) for device in of.devices],
         taints=[fleet_pb2.Taint(key=key, value=value, effect=effect) for key, value, effect in of.taints],
         ordered_by=of.ordered_by,
     )
@@ -163,10 +164,10 @@ def node(world: World, of: Node) -> fleet_pb2.NodeView:
     return view
 
 
-def _device(world: World, device: Device) -> fleet_pb2.DeviceUse:
+def _device(world: World, of: Node, device: Device) -> fleet_pb2.DeviceUse:
     holders = sorted({holder.workload for holder in device.entries})
     made = fleet_pb2.DeviceUse(
-        uuid=device.uuid,
+        uuid=f"{of.name}/{device.slot}" if is_slot(device.uuid) else device.uuid,
         model=device.model,
         mode=_mode(device),
         free_milli=_free_of(device),

@@ -12,13 +12,15 @@ from muster.events.v1 import agent_pb2
 from muster.fleet.v1 import fleet_pb2
 from muster_chassis.events import Event, Reject
 from muster_kernel.reasons import FailureClass
+from muster_kernel.slots import is_mig_profile
 from muster_scheduler.adapters.encoding import device_name
 from muster_scheduler.domain import events as domain
 from muster_scheduler.domain.asked.requests import Kind, Share
 from muster_scheduler.domain.asked.workloads import ReplicaState
 from muster_scheduler.domain.fleet.clusters import Profile
-from muster_scheduler.domain.fleet.nodes import Device, Mig, Node, NodeState
+from muster_scheduler.domain.fleet.nodes import Device, Mig, Node, NodeState, SlotGroup
 from muster_scheduler.domain.fleet.objects import CLAIMS, CONFIG_MAPS, Objects, ReportedObjects
+from muster_scheduler.domain.fleet.slots import is_slot
 from muster_scheduler.domain.fleet.snapshots import DIGEST_BYTES, MOST_PARTS, InventoryPart, SnapshotPart
 from muster_scheduler.stream import values
 
@@ -26,6 +28,8 @@ from muster_scheduler.stream import values
 _MOST_STARTS: Final = 10**9
 _MOST_REPORTS: Final = 1 << 53
 _MOST_WINDOWS: Final = 64  # of one node
+_MOST_GROUPS: Final = 32  # of slots of one node
+_LONGEST_RESOURCE: Final = 316  # characters of a domain and a name
 _LONGEST_VERSION: Final = 40  # characters
 MOST_OBJECTS: Final = 2_000
 """Names of one kind in one namespace; agents cut there too."""
@@ -178,9 +182,7 @@ def _node(cluster: str, node: fleet_pb2.Node) -> Node:
         foreign_cpu=min(node.foreign.cpu_milli, values.MOST),
         foreign_memory=min(node.foreign.memory_bytes, values.MOST),
         devices=devices,
-        slots=min(node.anonymous_devices, values.MOST),
-        foreign_slots=min(node.foreign.anonymous_devices, values.MOST),
-        slot_model=values.text(node.anonymous_model),
+        **_slots(node),
         labels=tuple(sorted(node.labels.items())),
         taints=tuple((t.key, t.value, t.effect) for t in node.taints),
         drain_deadline=values.micros(node.drain_deadline) if node.HasField("drain_deadline") else 0,
@@ -190,6 +192,32 @@ def _node(cluster: str, node: fleet_pb2.Node) -> Node:
     )
 
 
+def _slots(node: fleet_pb2.Node) -> dict[str, Any]:
+    """Fields of a node about what its cluster counts only: a plain number of devices, or groups with MIG slices."""
+    foreign = {each.resource: each.count for each in node.foreign.slots}
+    groups = tuple(
+        SlotGroup(
+            values.text(each.resource, _LONGEST_RESOURCE),
+            values.text(each.mig_profile),
+            values.text(each.model),
+            min(each.memory_bytes, values.MOST),
+            each.count,
+            foreign.get(each.resource, 0),
+        )
+        for each in node.slots[:_MOST_GROUPS]
+    )
+    for group in groups:
+        if group.profile and not is_mig_profile(group.profile):
+            raise Reject(f"node {node.name} has slots of {group.profile[:60]!r}, and no MIG profile has that form")
+    if any(group.profile for group in groups):
+        return {"groups": groups}
+    return {
+        "slots": sum(group.units for group in groups),
+        "foreign_slots": sum(group.foreign for group in groups),
+        "slot_model": groups[0].model if groups else "",
+    }
+
+
 def _windows(said: Iterable[fleet_pb2.MaintenanceWindow]) -> tuple[tuple[int, int], ...]:
     """Times in which a node has to be empty; one that ends before it begins is none."""
     times = [(values.micros(getattr(one, "from")), values.micros(one.to)) for one in list(said)[:_MOST_WINDOWS]]
@@ -197,6 +225,8 @@ def _windows(said: Iterable[fleet_pb2.MaintenanceWindow]) -> tuple[tuple[int, in
 
 
 def _device(device: fleet_pb2.Device, foreign: frozenset[str]) -> Device:
+    if is_slot(device.uuid):
+        raise Reject(f"a device has the name {device.uuid[:60]!r}: such names stand for slots of a node")
     made = Device(
         uuid=values.text(device.uuid),
         model=values.text(device.model),

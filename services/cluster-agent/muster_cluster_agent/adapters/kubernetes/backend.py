@@ -39,7 +39,7 @@ from muster_cluster_agent.domain.actions import (
     Stop,
 )
 from muster_cluster_agent.domain.findings import Finding
-from muster_cluster_agent.domain.fleet import Fleet, Identity, Profile
+from muster_cluster_agent.domain.fleet import Fleet, Identity, Mig, Profile
 from muster_cluster_agent.domain.kubernetes import marks
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.observing import VANISHED, evidence_of
@@ -97,6 +97,7 @@ class KubernetesBackend:
             identity=Identity.ANONYMOUS,
             portions=False,
             memory_requests=False,
+            mig=Mig.STATIC,
             ignored_fields=support.ignored_words,
             refused_fields=support.refused_words,
         )

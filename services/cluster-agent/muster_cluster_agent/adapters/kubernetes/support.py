@@ -20,7 +20,7 @@ _MADE: Final = frozenset(
     | {"completions", "config_map_volumes", "cpu", "cpu_limit", "create_home_dir", "data_volumes"}
     | {"drop_all_capabilities", "empty_dir_volumes", "environment", "extended_resources", "framework"}
     | {"gpu_devices_request", "gpu_portion_request", "gpu_request_type", "image", "image_pull_policy"}
-    | {"image_pull_secrets", "labels", "large_shm", "master_spec", "memory", "memory_limit", "nfs"}
+    | {"image_pull_secrets", "labels", "large_shm", "master_spec", "memory", "memory_limit", "mig_profile", "nfs"}
     | {"notebook_token", "parallelism", "ports", "processes", "pvcs", "read_only_root_filesystem"}
     | {"readiness_probe", "run_as_gid", "run_as_non_root", "run_as_uid", "run_as_user", "seccomp_profile"}
     | {"secret_volumes", "service_type", "slots_per_worker", "stdin", "supplemental_groups", "tty"}
@@ -28,7 +28,7 @@ _MADE: Final = frozenset(
 )
 _NEEDS_MORE: Final = frozenset(
     {"exposed_urls", "git_sync", "gpu_memory_limit", "gpu_memory_request", "gpu_portion_limit"}
-    | {"jupyter", "mig_profile", "s3", "tensorboard", "tensorboard_logdir"}
+    | {"jupyter", "s3", "tensorboard", "tensorboard_logdir"}
 )
 _INTO_THE_NODE: Final = {
     "hostPath": frozenset({"mount_propagation", "volumes"}),

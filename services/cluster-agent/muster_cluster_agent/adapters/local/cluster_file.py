@@ -20,7 +20,7 @@ from muster_cluster_agent.adapters.local import access
 from muster_cluster_agent.adapters.local.access import NOTHING, Access
 from muster_cluster_agent.adapters.local.support import LOCAL
 from muster_cluster_agent.domain.budgets import RESERVE, Defaults, processes_of
-from muster_cluster_agent.domain.fleet import Device, Foreign, Identity, Mig, NodeState, Profile, Taint
+from muster_cluster_agent.domain.fleet import Device, Foreign, Identity, Mig, NodeState, Profile, SlotGroup, Taint
 from muster_cluster_agent.domain.model import Slice
 from muster_cluster_agent.errors import ClusterFileError
 
@@ -69,9 +69,7 @@ class DeclaredNode:
     state: NodeState
     drain_deadline: float | None
     devices: tuple[Device, ...]
-    anonymous: int
-    anonymous_model: str
-    anonymous_memory_bytes: int
+    slots: tuple[SlotGroup, ...]
     foreign: Foreign
     pool: str
     extended: tuple[tuple[str, int], ...] = ()
@@ -181,6 +179,17 @@ def _profile(reader: Reader, raw: Any) -> Profile:
     )
 
 
+def _slots(reader: Reader, raw: Any, path: str) -> tuple[SlotGroup, ...]:
+    source = reader.mapping(raw or {}, path, _COUNTED)
+    group = SlotGroup(
+        "",
+        count=reader.get(source, "count", path, values.slots, 0),
+        model=reader.get(source, "model", path, values.text, ""),
+        memory_bytes=reader.get(source, "memory", path, values.in_bytes, 0),
+    )
+    return (group,) if group.count else ()
+
+
 def _foreign(reader: Reader, raw: Any) -> dict[str, Foreign]:
     held = {}
     for index, item in enumerate(reader.items(raw, "foreign")):
@@ -190,7 +199,7 @@ def _foreign(reader: Reader, raw: Any) -> dict[str, Foreign]:
             cpu_milli=reader.get(source, "cpu", path, values.in_milli_cpu, 0),
             memory_bytes=reader.get(source, "memory", path, values.in_bytes, 0),
             devices=reader.get(source, "devices", path, values.words, ()),
-            anonymous=reader.get(source, "anonymous", path, values.count, 0),
+            slots=(("", taken),) if (taken := reader.get(source, "anonymous", path, values.count, 0)) else (),
             extended=_resources(reader, source, path),
         )
     return held
@@ -204,7 +213,6 @@ def _node(
     if not name:
         reader.errors.append(f"{path}.name: a node needs a name")
     labels: dict[str, str] = reader.get(source, "labels", path, values.texts, {})
-    anonymous = reader.mapping(source.get("anonymous") or {}, f"{path}.anonymous", _COUNTED)
     return DeclaredNode(
         name=name,
         labels=tuple(sorted(labels.items())),
@@ -216,9 +224,7 @@ def _node(
         state=reader.get(source, "state", path, lambda v: NodeState[values.choice(*_STATES)(v)], NodeState.READY),
         drain_deadline=reader.get(source, "drain_deadline", path, values.moment, 0.0) or None,
         devices=_devices(reader, source.get("devices"), f"{path}.devices", f"{cluster}/{name}"),
-        anonymous=reader.get(anonymous, "count", f"{path}.anonymous", values.slots, 0),
-        anonymous_model=reader.get(anonymous, "model", f"{path}.anonymous", values.text, ""),
-        anonymous_memory_bytes=reader.get(anonymous, "memory", f"{path}.anonymous", values.in_bytes, 0),
+        slots=_slots(reader, source.get("anonymous"), f"{path}.anonymous"),
         foreign=foreign.get(name, Foreign()),
         pool=labels.get(pool_label, DEFAULT_POOL),
         extended=_resources(reader, source, path),

@@ -106,7 +106,6 @@ class Nodes:
             health=self._health(node, now),
             boot=self._files[node.name].boot,
             devices=frozenset(d.uuid for d in node.devices if d.healthy),
-            anonymous=node.anonymous,
         )
 
     def _health(self, node: DeclaredNode, now: float) -> NodeHealth:
@@ -126,7 +125,7 @@ class Nodes:
             state = NodeState.OUT_OF_SERVICE
         elif health is not NodeHealth.UP:
             state = NodeState.NOT_READY
-        anonymous = self.file.profile.identity is Identity.ANONYMOUS
+        counted = self.file.profile.identity is Identity.ANONYMOUS
         return Node(
             name=node.name,
             uid=str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.file.cluster}/{node.name}")),
@@ -139,10 +138,8 @@ class Nodes:
             labels=node.labels,
             taints=(*node.taints, DISK_PRESSURE) if self.disk_short else node.taints,
             foreign=node.foreign,
-            devices=() if anonymous else node.devices,
-            anonymous=node.anonymous,
-            anonymous_model=node.anonymous_model,
-            anonymous_memory_bytes=node.anonymous_memory_bytes,
+            devices=() if counted else node.devices,
+            slots=node.slots,
             extended=node.extended,
             maintenance=node.maintenance,
         )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from muster_cluster_agent.domain.container import Container, Security
-from muster_cluster_agent.domain.environment import identity
+from muster_cluster_agent.domain.environment import counted, identity
 from muster_cluster_agent.domain.kubernetes import extra_containers, marks, storage
 from muster_cluster_agent.domain.kubernetes.extra_containers import Images
 from muster_cluster_agent.domain.kubernetes.ingresses import Urls
@@ -23,7 +23,7 @@ from muster_cluster_agent.domain.kubernetes.names import credentials_name, hosts
 from muster_cluster_agent.domain.kubernetes.programs import programs_name
 from muster_cluster_agent.domain.kubernetes.resources import Manifest
 from muster_cluster_agent.domain.kubernetes.starts import Mount, Start, start_of
-from muster_cluster_agent.domain.model import Pattern
+from muster_cluster_agent.domain.model import Pattern, Slots
 from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan
 from muster_cluster_agent.domain.storage import ExistingClaim, NewClaim
 
@@ -185,7 +185,7 @@ def _volumes(plan: ReplicaPlan, container: Container, start: Start) -> Iterable[
 
 
 def _main(plan: ReplicaPlan, container: Container, start: Start, style: Style, mounts: Sequence[Manifest]) -> Manifest:
-    env = _variables(plan, container, start)
+    env = _variables(plan, container, start, style)
     blocks = storage.blocks_of(plan)
     secrets = {one.name: (one.secret, one.key) for one in container.secrets}
     secrets |= {name: (credentials_name(plan.gang, plan.role), name) for name, _ in plan.credentials}
@@ -234,7 +234,7 @@ def _init_containers(
     )
 
 
-def _variables(plan: ReplicaPlan, container: Container, start: Start) -> dict[str, str]:
+def _variables(plan: ReplicaPlan, container: Container, start: Start, style: Style) -> dict[str, str]:
     """The variables of the container; what Muster gives wins over what its user says.
 
     Which devices it sees is the runtime's matter where it has some. Without any, an image that asks its runtime for all
@@ -244,8 +244,8 @@ def _variables(plan: ReplicaPlan, container: Container, start: Start) -> dict[st
     ports = {f"MUSTER_PORT_{port}": str(port) for port in plan.ports}
     if plan.ports:
         ports["PORT"] = str(plan.ports[0])
-    devices = {"MUSTER_DEVICES": json.dumps([{"anonymous": plan.anonymous}] if plan.anonymous else [])}
-    hidden = {} if plan.anonymous else {_VISIBLE: "void"}
+    devices = {"MUSTER_DEVICES": json.dumps(counted(_units(plan, style)))}
+    hidden = {} if plan.slots else {_VISIBLE: "void"}
     home = {"HOME": container.home} if container.home else {}
     return {**home, **said, **identity(plan), **devices, **hidden, **ports, **start.env}
 
@@ -291,11 +291,15 @@ def _expanded(word: str, env: Mapping[str, str], secrets: Collection[str]) -> st
     return _MARKED.sub(value, word)
 
 
+def _units(plan: ReplicaPlan, style: Style) -> Slots:
+    """Return the units of resources by which the cluster counts its devices."""
+    return tuple((resource or style.resource, count) for resource, count in plan.slots)
+
+
 def _resources(plan: ReplicaPlan, container: Container, style: Style) -> Manifest:
     """Return its requests and limits, with its devices and other extended resources."""
     units = {name: str(count) for name, count in container.extended}
-    if plan.anonymous:
-        units[style.resource] = str(plan.anonymous)
+    units |= {resource: str(count) for resource, count in _units(plan, style)}
     return _amounts(plan, units)
 
 

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from muster_cluster_agent.domain.fleet import Foreign, Node, NodeState, Taint
+from muster_cluster_agent.domain.fleet import Foreign, Node, NodeState, SlotGroup, Taint
 from muster_cluster_agent.domain.kubernetes.amounts import Amounts, quantities
 from muster_cluster_agent.domain.kubernetes.pods import Pod, moment
-from muster_cluster_agent.domain.model import NodeHealth, NodeView
+from muster_cluster_agent.domain.model import NodeHealth, NodeView, Slots
 from muster_kernel.cards import card_of
+from muster_kernel.slots import mig_profile
 
 Json = Mapping[str, Any]
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
@@ -25,6 +26,7 @@ _PRODUCT: Final = "nvidia.com/gpu.product"
 _GPU_MEMORY: Final = "nvidia.com/gpu.memory"  # MiB
 _REPLICATED: Final = "nvidia.com/gpu.replicas"
 _SHARED: Final = "-SHARED"
+_SINGLE: Final = "-MIG-"
 _STATE_TAINTS: Final = "node.kubernetes.io/"  # the cluster's own: what they say is the node's state
 _NOISE: Final = ("feature.node.kubernetes.io/", "beta.kubernetes.io/")
 _MEBIBYTE: Final = 1 << 20
@@ -109,8 +111,7 @@ def reported(node: KubernetesNode, others: Iterable[Pod], counting: Counting, dr
     others: pods on it that are not Muster's and not terminal. drained_by: when it goes by a taint that announces it.
     """
     deadline = min((at for at in (node.drain_deadline, drained_by) if at is not None), default=None)
-    labels = dict(node.labels)
-    devices = 0 if is_shared(node) else dict(node.allocatable.extended).get(counting.resource, 0)
+    slots = () if is_shared(node) else slots_of(node, counting)
     foreign = _foreign([pod.amounts for pod in others], counting)
     return Node(
         name=node.name,
@@ -127,17 +128,38 @@ def reported(node: KubernetesNode, others: Iterable[Pod], counting: Counting, dr
             if not taint.key.startswith(_STATE_TAINTS) and taint.key not in counting.tolerated
         ),
         foreign=foreign,
-        anonymous=devices,
-        anonymous_model=card_of(product_of(node), _memory(labels)) if devices else "",
-        anonymous_memory_bytes=_memory(labels) if devices else 0,
-        extended=tuple((name, amount) for name, amount in node.allocatable.extended if name != counting.resource),
+        slots=slots,
+        extended=tuple((name, amount) for name, amount in node.allocatable.extended if not _is_device(name, counting)),
     )
 
 
 def view(node: KubernetesNode, now: float, counting: Counting) -> NodeView:
     """The node as reconciling needs it."""
-    devices = dict(node.allocatable.extended).get(counting.resource, 0)
-    return NodeView(node.name, _health(node, now, counting), node.boot, anonymous=devices)
+    return NodeView(node.name, _health(node, now, counting), node.boot)
+
+
+def slots_of(node: KubernetesNode, counting: Counting) -> tuple[SlotGroup, ...]:
+    """Its devices and MIG slices, by resource (kubernetes.md 7.2).
+
+    Under the plugin's `single` strategy each unit of a whole device's resource is a slice, and the product says so.
+    """
+    labels = dict(node.labels)
+    product, _, single = product_of(node).partition(_SINGLE)
+    groups = []
+    memory = 0 if single else _memory(labels)  # under `single` the label is about one slice
+    for resource, count in device_units(node.allocatable.extended, counting):
+        groups.append(SlotGroup(resource, count, mig_profile(resource) or single, card_of(product, memory), memory))
+    return tuple(groups)
+
+
+def device_units(extended: Slots, counting: Counting) -> Slots:
+    """Of extended resources those whose units are devices or MIG slices of the vendor that is counted."""
+    return tuple(one for one in extended if _is_device(one[0], counting))
+
+
+def _is_device(resource: str, counting: Counting) -> bool:
+    vendor = counting.resource.partition("/")[0]
+    return resource == counting.resource or (resource.startswith(f"{vendor}/") and bool(mig_profile(resource)))
 
 
 def product_of(node: KubernetesNode) -> str:
@@ -198,8 +220,8 @@ def _foreign(held: Sequence[Amounts], counting: Counting) -> Foreign:
     return Foreign(
         cpu_milli=sum(amounts.cpu for amounts in held),
         memory_bytes=sum(amounts.memory for amounts in held),
-        anonymous=extended.pop(counting.resource, 0),
-        extended=tuple(sorted(extended.items())),
+        slots=device_units(tuple(sorted(extended.items())), counting),
+        extended=tuple(sorted(one for one in extended.items() if not _is_device(one[0], counting))),
     )
 
 

@@ -412,7 +412,7 @@ class Device(_message.Message):
     SLICES_FIELD_NUMBER: _builtins.int
     SLOT_FIELD_NUMBER: _builtins.int
     uuid: _builtins.str
-    """The UUID, such as GPU-5e3c...; an anonymous slot has none."""
+    """The UUID, such as GPU-5e3c..."""
     model: _builtins.str
     """The model, such as A100-40GB."""
     memory_bytes: _builtins.int
@@ -450,6 +450,70 @@ class Device(_message.Message):
 Global___Device: _TypeAlias = Device  # noqa: Y015
 
 @_typing.final
+class SlotGroup(_message.Message):
+    """Devices or MIG slices of a node that its cluster counts and does not tell apart: units of one resource."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESOURCE_FIELD_NUMBER: _builtins.int
+    MIG_PROFILE_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    resource: _builtins.str
+    """The resource whose units they are, such as nvidia.com/gpu or nvidia.com/mig-1g.5gb."""
+    mig_profile: _builtins.str
+    """The MIG profile of each; empty: whole devices."""
+    model: _builtins.str
+    """The model of the devices, or of the devices that the slices are on."""
+    memory_bytes: _builtins.int
+    """The memory of each whole device, or of each device that the slices are on, in bytes; 0: not known."""
+    count: _builtins.int
+    """How many there are."""
+    def __init__(
+        self,
+        *,
+        resource: _builtins.str = ...,
+        mig_profile: _builtins.str = ...,
+        model: _builtins.str = ...,
+        memory_bytes: _builtins.int = ...,
+        count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "memory_bytes", b"memory_bytes", "mig_profile", b"mig_profile", "model", b"model", "resource", b"resource"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SlotGroup: _TypeAlias = SlotGroup  # noqa: Y015
+
+@_typing.final
+class SlotCount(_message.Message):
+    """Units of a resource that stands in a node's slot groups."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESOURCE_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    resource: _builtins.str
+    """The resource; empty: the one whose units are the whole devices of the node."""
+    count: _builtins.int
+    """How many."""
+    def __init__(
+        self,
+        *,
+        resource: _builtins.str = ...,
+        count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "resource", b"resource"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SlotCount: _TypeAlias = SlotCount  # noqa: Y015
+
+@_typing.final
 class Foreign(_message.Message):
     """What others than Muster hold on a node."""
 
@@ -478,14 +542,12 @@ class Foreign(_message.Message):
     CPU_MILLI_FIELD_NUMBER: _builtins.int
     MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     DEVICES_FIELD_NUMBER: _builtins.int
-    ANONYMOUS_DEVICES_FIELD_NUMBER: _builtins.int
     EXTENDED_FIELD_NUMBER: _builtins.int
+    SLOTS_FIELD_NUMBER: _builtins.int
     cpu_milli: _builtins.int
     """CPU in thousandths of a core."""
     memory_bytes: _builtins.int
     """Memory in bytes."""
-    anonymous_devices: _builtins.int
-    """How many anonymous slots are taken."""
     @_builtins.property
     def devices(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Devices wholly taken, by UUID."""
@@ -494,18 +556,22 @@ class Foreign(_message.Message):
     def extended(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """Named resources, in whole units."""
 
+    @_builtins.property
+    def slots(self) -> _containers.RepeatedCompositeFieldContainer[Global___SlotCount]:
+        """Units of the node's slot groups. A device of which others hold a part counts as held whole."""
+
     def __init__(
         self,
         *,
         cpu_milli: _builtins.int = ...,
         memory_bytes: _builtins.int = ...,
         devices: _abc.Iterable[_builtins.str] | None = ...,
-        anonymous_devices: _builtins.int = ...,
         extended: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        slots: _abc.Iterable[Global___SlotCount] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["anonymous_devices", b"anonymous_devices", "cpu_milli", b"cpu_milli", "devices", b"devices", "extended", b"extended", "memory_bytes", b"memory_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpu_milli", b"cpu_milli", "devices", b"devices", "extended", b"extended", "memory_bytes", b"memory_bytes", "slots", b"slots"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -623,12 +689,10 @@ class Node(_message.Message):
     MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     FOREIGN_FIELD_NUMBER: _builtins.int
     DEVICES_FIELD_NUMBER: _builtins.int
-    ANONYMOUS_DEVICES_FIELD_NUMBER: _builtins.int
-    ANONYMOUS_MODEL_FIELD_NUMBER: _builtins.int
-    ANONYMOUS_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     POOL_FIELD_NUMBER: _builtins.int
     EXTENDED_FIELD_NUMBER: _builtins.int
     MAINTENANCE_FIELD_NUMBER: _builtins.int
+    SLOTS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name, unique in the cluster."""
     uid: _builtins.str
@@ -641,12 +705,6 @@ class Node(_message.Message):
     """CPU that Muster and others may use, in thousandths of a core."""
     memory_bytes: _builtins.int
     """Memory that Muster and others may use, in bytes."""
-    anonymous_devices: _builtins.int
-    """Anonymous devices: how many slots it has (their model stands on `anonymous_model`)."""
-    anonymous_model: _builtins.str
-    """The model of the anonymous devices."""
-    anonymous_memory_bytes: _builtins.int
-    """The memory of each anonymous device, in bytes."""
     pool: _builtins.str
     """The node pool, from the label that the cluster names for it; default where there is none."""
     @_builtins.property
@@ -677,6 +735,10 @@ class Node(_message.Message):
     def maintenance(self) -> _containers.RepeatedCompositeFieldContainer[Global___MaintenanceWindow]:
         """When it has to be empty."""
 
+    @_builtins.property
+    def slots(self) -> _containers.RepeatedCompositeFieldContainer[Global___SlotGroup]:
+        """What it has of devices and MIG slices that nothing tells apart; none where `devices` names them."""
+
     def __init__(
         self,
         *,
@@ -691,16 +753,14 @@ class Node(_message.Message):
         memory_bytes: _builtins.int = ...,
         foreign: Global___Foreign | None = ...,
         devices: _abc.Iterable[Global___Device] | None = ...,
-        anonymous_devices: _builtins.int = ...,
-        anonymous_model: _builtins.str = ...,
-        anonymous_memory_bytes: _builtins.int = ...,
         pool: _builtins.str = ...,
         extended: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         maintenance: _abc.Iterable[Global___MaintenanceWindow] | None = ...,
+        slots: _abc.Iterable[Global___SlotGroup] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["drain_deadline", b"drain_deadline", "foreign", b"foreign"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["anonymous_devices", b"anonymous_devices", "anonymous_memory_bytes", b"anonymous_memory_bytes", "anonymous_model", b"anonymous_model", "boot_id", b"boot_id", "cpu_milli", b"cpu_milli", "devices", b"devices", "drain_deadline", b"drain_deadline", "extended", b"extended", "foreign", b"foreign", "labels", b"labels", "maintenance", b"maintenance", "memory_bytes", b"memory_bytes", "name", b"name", "pool", b"pool", "state", b"state", "taints", b"taints", "uid", b"uid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "cpu_milli", b"cpu_milli", "devices", b"devices", "drain_deadline", b"drain_deadline", "extended", b"extended", "foreign", b"foreign", "labels", b"labels", "maintenance", b"maintenance", "memory_bytes", b"memory_bytes", "name", b"name", "pool", b"pool", "slots", b"slots", "state", b"state", "taints", b"taints", "uid", b"uid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -878,7 +938,7 @@ class ReplicaRun(_message.Message):
     K_FIELD_NUMBER: _builtins.int
     NODE_FIELD_NUMBER: _builtins.int
     DEVICES_FIELD_NUMBER: _builtins.int
-    ANONYMOUS_DEVICES_FIELD_NUMBER: _builtins.int
+    SLOTS_FIELD_NUMBER: _builtins.int
     role: _builtins.str
     """The role: worker, master or launcher."""
     first_index: _builtins.int
@@ -889,11 +949,13 @@ class ReplicaRun(_message.Message):
     """Raised when one replica is replaced within an attempt."""
     node: _builtins.str
     """The node."""
-    anonymous_devices: _builtins.int
-    """Counted slots per replica where the node's devices are anonymous."""
     @_builtins.property
     def devices(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaDevices]:
-        """The devices, one entry a replica; empty where the node's devices are anonymous or none are asked for."""
+        """The devices, one entry a replica; empty where the node has slot groups or none are asked for."""
+
+    @_builtins.property
+    def slots(self) -> _containers.RepeatedCompositeFieldContainer[Global___SlotCount]:
+        """What each replica holds of the node's slot groups."""
 
     def __init__(
         self,
@@ -904,11 +966,11 @@ class ReplicaRun(_message.Message):
         k: _builtins.int = ...,
         node: _builtins.str = ...,
         devices: _abc.Iterable[Global___ReplicaDevices] | None = ...,
-        anonymous_devices: _builtins.int = ...,
+        slots: _abc.Iterable[Global___SlotCount] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["anonymous_devices", b"anonymous_devices", "count", b"count", "devices", b"devices", "first_index", b"first_index", "k", b"k", "node", b"node", "role", b"role"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "devices", b"devices", "first_index", b"first_index", "k", b"k", "node", b"node", "role", b"role", "slots", b"slots"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1375,7 +1437,7 @@ class DeviceUse(_message.Message):
     SLICES_FIELD_NUMBER: _builtins.int
     FREE_SEVENTHS_FIELD_NUMBER: _builtins.int
     uuid: _builtins.str
-    """The device's UUID; an anonymous slot is named node/slot."""
+    """The device's UUID; a slot is named node/slot."""
     model: _builtins.str
     """The model."""
     mode: _builtins.str

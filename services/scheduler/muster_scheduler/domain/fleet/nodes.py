@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
+from typing import NamedTuple
 
 from muster_kernel.mig import CARDS, Card
 from muster_kernel.quantities import MILLI
@@ -43,6 +44,21 @@ class Mig(Enum):
     NONE = "none"
     STATIC = "static"
     DYNAMIC = "dynamic"
+
+
+class SlotGroup(NamedTuple):
+    """Devices or MIG slices of a node that its cluster only counts: units of one resource.
+
+    profile: of the slices; empty: whole devices. memory: bytes of a whole device, 0: not known. units: how many there
+    are. foreign: how many of them others hold.
+    """
+
+    resource: str
+    profile: str
+    model: str
+    memory: int
+    units: int
+    foreign: int
 
 
 @dataclass(slots=True, eq=False)
@@ -136,6 +152,7 @@ class Node:
     slots: int = 0  # anonymous devices
     foreign_slots: int = 0
     slot_model: str = ""
+    groups: tuple[SlotGroup, ...] = ()  # where some are MIG slices: `devices` stand for them then (slots.py)
     labels: tuple[tuple[str, str], ...] = ()
     taints: tuple[tuple[str, str, str], ...] = ()
     drain_deadline: int = 0

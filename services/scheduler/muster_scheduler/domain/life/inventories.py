@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from muster_scheduler.domain.books.pools import pool_of
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.events import InventoryPartReported, InventoryReported
+from muster_scheduler.domain.fleet import slots
 from muster_scheduler.domain.fleet.clocks import tainted_since
 from muster_scheduler.domain.fleet.clusters import Cluster
 from muster_scheduler.domain.fleet.nodes import Node
@@ -134,6 +135,7 @@ def _take_nodes(world: World, event: InventoryReported) -> None:
         known = world.inventory.nodes.get(node.key)
         if known is not None and known.ordered is not None:
             obey(node, order_of(known))
+        slots.spread(node, known)
     world.oddities += contradictions.settle(world.inventory, nodes)
     pools = _sorted(world, event.cluster, nodes)
     moved = [node for node in nodes if _closes_otherwise(world, node)]
