@@ -35,6 +35,13 @@ _ENDED: Final = """\
       {{ end }}
 """
 """Every container has ended with $code, at $now."""
+_OPTIONS: Final = f"""\
+apiVersion: config.kwok.x-k8s.io/v1alpha1
+kind: KwokConfiguration
+options: {{podPlayStageParallelism: {_AT_ONCE}}}
+---
+"""
+"""Kubelets work side by side; by itself kwok plays four of them at a time."""
 _STAGES: Final = (
     """
 apiVersion: kwok.x-k8s.io/v1alpha1
@@ -97,6 +104,7 @@ spec:
     matchExpressions:
     - {key: .metadata.deletionTimestamp, operator: Exists}
     - {key: .metadata.finalizers, operator: DoesNotExist}
+    - {key: '.metadata.deletionGracePeriodSeconds | tostring', operator: NotIn, values: ["0"]}
     - {key: .status.phase, operator: In, values: [Succeeded, Failed]}
   next:
     delete: true
@@ -148,10 +156,12 @@ def nodes(found: Cluster, folder: Path, names: Sequence[str], gpus: int, more: s
     """
     config, stages = folder / "kwok.kubeconfig", folder / "stages.yaml"
     config.write_text(found.kubeconfig())
-    stages.write_text(_STAGES + more)
+    stages.write_text(_OPTIONS + _STAGES + more)
     asyncio.run(_add(found, names, gpus))
     words = {"kubeconfig": config, "config": stages, "manage-all-nodes": "true", "node-lease-duration-seconds": 40}
-    command = [str(PROGRAMS / "kwok"), *(f"--{name}={value}" for name, value in words.items())]
+    words["v"] = "WARN"  # by itself it writes a line for each change of each pod
+    # It stands for machines that are not here: less of this one's time for its garbage collector.
+    command = ["env", "GOGC=400", str(PROGRAMS / "kwok"), *(f"--{name}={value}" for name, value in words.items())]
     with running(command, folder / "kwok.log"):
         yield
 

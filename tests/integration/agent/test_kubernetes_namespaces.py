@@ -1,7 +1,8 @@
-"""A namespace that is deleted while something runs in it: it goes, and nothing that ran there is forgotten."""
+"""Namespaces of projects: they are made once, and one that is deleted goes, while nothing that ran there is forgotten."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from muster_cluster_agent.domain.kubernetes import marks
 from muster_cluster_agent.handlers import agenda
 from muster_cluster_agent.ports import StatusReport
+from tests.support.fake_api_server import Fault
 from tests.support.kubernetes_backends import NAMESPACE, PROJECT, Scene, scene
-from tests.support.kubernetes_loops import Loop, assignment, counted_rounds, loop, release
+from tests.support.kubernetes_loops import Loop, assignment, counted_rounds, gang, loop, release
 
 KEPT = "muster"  # the agent's own namespace
 
@@ -113,6 +115,22 @@ async def test_a_namespace_that_the_agent_makes_has_the_level_of_its_file() -> N
         await here.told_last("SUCCEEDED", "GONE")
         labels = made.server.objects["namespaces"]["runai-new"]["metadata"]["labels"]
         assert labels["pod-security.kubernetes.io/enforce"] == "baseline"
+
+
+async def test_the_first_replicas_of_a_project_make_its_namespace_once() -> None:
+    file = "cluster: c\nbackend: kubernetes\nkubeconfig: none\n"
+    async with scene() as made, loop(made, file=file) as here:
+        asked: list[str] = []
+
+        def count(verb: str, path: str) -> Fault | None:
+            if verb == "POST" and path == "/api/v1/namespaces":
+                asked.append(path)
+            return None
+
+        made.server.fault = count
+        here.agent.take(replace(gang("sleep 1000", workers=4), namespace="runai-new", project="new"))
+        await here.until(lambda: len(here.pods()) == 4)
+        assert len(asked) == 1
 
 
 async def test_a_pod_that_has_vanished_holds_no_namespace_up() -> None:

@@ -7,10 +7,11 @@ acknowledged that; of the last ones only the tombstone is kept, so that no older
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from muster_cluster_agent.domain.actions import Refuse
 from muster_cluster_agent.domain.model import Assignment, Release
@@ -19,6 +20,8 @@ from muster_cluster_agent.domain.plan import Plans
 _RETRY_SECONDS: Final = 0.5
 _LONGEST_RETRY: Final = 30.0
 _MOST_DOUBLINGS: Final = 10
+_QUIET: Final = 4  # workers at most that are busy while objects that are left over are taken away
+_LEFT_OVER_SECONDS: Final = 30.0  # after which they are taken away in any case
 _REMEMBERED: Final = 4_000  # tombstones of finished workloads; the back end keeps the names that it removed for good
 
 
@@ -59,6 +62,7 @@ class Agenda:
         self._cases: dict[str, Case] = {}
         self._ended: OrderedDict[str, Release] = OrderedDict()
         self._queue: OrderedDict[str, None] = OrderedDict()
+        self._left_over: OrderedDict[str, float] = OrderedDict()  # workloads, and since when (monotonic seconds)
         self._busy: set[str] = set()
         self._work = asyncio.Event()
 
@@ -102,6 +106,12 @@ class Agenda:
         if not self.held_up:
             self._work.set()
 
+    def mark_left_over(self, workload_id: str) -> None:
+        """Of the workload only objects are left that hold nothing: they go once there is nothing better to do."""
+        self._left_over.setdefault(workload_id, time.monotonic())
+        if not self.held_up:
+            self._work.set()
+
     def mark_everything(self) -> None:
         """Every workload is due of which something is here, or of which something is wanted."""
         for workload_id, case in self.items():
@@ -115,32 +125,43 @@ class Agenda:
         case.tries = min(case.tries + 1, _MOST_DOUBLINGS)
         asyncio.get_running_loop().call_later(delay, self.mark, workload_id)
 
-    async def take(self) -> str:
-        """Waits for a workload that is due and that no other task works on. `done` gives it back."""
+    async def take(self) -> tuple[str, bool]:
+        """Waits for a workload that is due and that no other task works on. `done` gives it back.
+
+        The second value: whether what is left over of it is to be taken away now.
+        """
         while True:
-            workload_id = self._next()
+            workload_id = self._next(self._queue)
+            left_over = workload_id is None and self._is_time_to_tidy()
+            if left_over:
+                workload_id = self._next(self._left_over)
             if workload_id is not None:
                 self._busy.add(workload_id)
-                return workload_id
+                return workload_id, left_over
             self._work.clear()
             await self._work.wait()
 
     def done(self, workload_id: str) -> None:
         """The worker has finished with it; it may have become due again meanwhile."""
         self._busy.discard(workload_id)
-        if workload_id in self._queue:
+        if workload_id in self._queue or (self._left_over and self._is_time_to_tidy()):
             self._work.set()
 
     @property
     def quiet(self) -> bool:
         """Whether nothing is due."""
-        return not self._queue
+        return not self._queue and not self._left_over
 
-    def _next(self) -> str | None:
+    def _is_time_to_tidy(self) -> bool:
+        since = next(iter(self._left_over.values()), None)
+        late = since is not None and time.monotonic() - since > _LEFT_OVER_SECONDS
+        return late or len(self._busy) < _QUIET
+
+    def _next(self, queue: OrderedDict[str, Any]) -> str | None:
         if self.held_up:
             return None
-        for workload_id in self._queue:
+        for workload_id in queue:
             if workload_id not in self._busy:
-                del self._queue[workload_id]
+                del queue[workload_id]
                 return workload_id
         return None

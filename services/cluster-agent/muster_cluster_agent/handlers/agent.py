@@ -239,9 +239,9 @@ class Agent:
 
     async def _worker(self) -> None:
         while True:
-            workload_id = await self.agenda.take()
+            workload_id, left_over = await self.agenda.take()
             try:
-                await self._settle(workload_id)
+                await self._settle(workload_id, tidy=left_over)
             except BackendError as error:  # it does not answer now: no fault of the workload, and none of ours
                 log.warning("workload_not_settled", workload_id=workload_id, error=str(error))
                 self.agenda.again(workload_id)
@@ -261,8 +261,11 @@ class Agent:
             refusal = Refuse(workload_id, newest.generation, newest.attempt, RefusalCode.AGENT_ERROR, text)
             self.telling.refuse_once(case, refusal)
 
-    async def _settle(self, workload_id: str) -> None:
-        """Tells how the workload's replicas stand, then does what is due."""
+    async def _settle(self, workload_id: str, *, tidy: bool) -> None:
+        """Tells how the workload's replicas stand, then does what is due.
+
+        tidy: what is left over of its runs is taken away too; otherwise that waits until there is nothing better to do.
+        """
         case = self.agenda.case(workload_id)
         self._nodes = await self._backend.nodes()
         observed = tuple(await self._backend.list(workload_id))
@@ -289,10 +292,15 @@ class Agent:
             self.agenda.again(workload_id)
         if case.desired is not scene.desired:
             return  # a record came meanwhile, which has made the workload due again
+        if any(isinstance(action, Remove) for action in actions) and not unsettled:
+            self.agenda.mark_left_over(workload_id)  # its runs may be over, and nothing else tells of it
         idle = not observed and not actions
         # What was here went only after the bus had acknowledged its GONE; what never was is answered for.
         finished = isinstance(case.desired, Release) and (case.acknowledged or not case.answered)
         if idle and finished and isinstance(case.desired, Release):
+            if not tidy:
+                self.agenda.mark_left_over(workload_id)
+                return
             case.idle = False  # until it has worked: it is tried again where it fails
             await self._backend.close_runs(workload_id, case.desired.key)
             if case.desired is not scene.desired:

@@ -93,6 +93,7 @@ class Acting:
         self._prerequisites = prerequisites
         self._clock = clock
         self._unseen: dict[str, UnseenPod] = {}
+        self._under_way: set[str] = set()  # replicas whose pods are being asked for now
         self._closed: OrderedDict[str, RunKey] = OrderedDict()  # workloads of which runs are over, of the last ones
         self._refused: dict[str, Refused] = {}
         self._withdrawn: dict[str, Answer] = {}  # pods that Muster takes back, until it is certain that they do not run
@@ -111,6 +112,7 @@ class Acting:
             root_uid = await self._prerequisites.prepare(plan)
             body = manifests.pod(self._owner, plan, self._style, root_uid, addresses_of(plan, self._style.urls))
             self._unseen[plan.name] = UnseenPod(plan, time.monotonic())  # until it is known whether the pod is there
+            self._under_way.add(plan.name)
             answer = await self._pod(plan, body)
         except InvalidCommand as error:
             return Answer(Outcome.REFUSED, str(error), RefusalCode.UNSUPPORTED)
@@ -120,6 +122,8 @@ class Acting:
             )
         except Unreachable as error:
             return Answer(Outcome.UNKNOWN, str(error))
+        finally:
+            self._under_way.discard(plan.name)
         self._note(plan.name, answer, earlier=earlier)
         return answer
 
@@ -167,6 +171,8 @@ class Acting:
         self.unseen()
         late = time.monotonic() - _UNSEEN_SECONDS
         for each in [*self._unseen.values()]:
+            if each.plan.name in self._under_way:
+                continue
             if not each.confirmed and not each.unwanted:
                 await self.create(Create(each.plan))
                 self._cache.tell(each.plan.workload_id)

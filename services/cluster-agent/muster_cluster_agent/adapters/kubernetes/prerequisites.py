@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final
 
 from muster_cluster_agent.adapters.kubernetes import removal
@@ -40,7 +41,7 @@ from muster_cluster_agent.domain.kubernetes.resources import (
     Manifest,
     Resource,
 )
-from muster_cluster_agent.domain.kubernetes.roots import Root, WorkloadRoot
+from muster_cluster_agent.domain.kubernetes.roots import Namespace, Root, WorkloadRoot
 from muster_cluster_agent.domain.kubernetes.starts import Mount, start_of
 from muster_cluster_agent.domain.kubernetes.storage import check_names
 from muster_cluster_agent.domain.model import RunKey
@@ -50,6 +51,7 @@ _CONFLICT: Final = 409
 _POD_SECURITY: Final = "pod-security.kubernetes.io/enforce"
 _PAGE: Final = "500"
 _MUTABLE: Final = frozenset({SERVICE, INGRESS})  # they follow the newest revision; a claim holds data and stays
+_UNSEEN_SECONDS: Final = 10.0  # in which a namespace that was made is seen
 _REMEMBERED: Final = 20_000  # roots, so that a member of a gang costs no call for what the gang shares
 
 
@@ -98,6 +100,8 @@ class Prerequisites:
         self._clock = clock
         self._known: OrderedDict[tuple[str, str], _Known] = OrderedDict()  # by namespace and root
         self._with_programs: set[str] = set()  # namespaces
+        self._making = asyncio.Lock()
+        self._made_at: dict[str, float] = {}  # namespaces that may not be seen yet: monotonic seconds
         cache.namespace_listeners.append(self.forget)
 
     async def prepare(self, plan: ReplicaPlan) -> str:
@@ -235,6 +239,7 @@ class Prerequisites:
     def forget(self, namespace: str) -> None:
         """Looks again at everything in a namespace: it has gone, or something that was there is missing."""
         self._with_programs.discard(namespace)
+        self._made_at.pop(namespace, None)
         for where in [where for where in self._known if where[0] == namespace]:
             del self._known[where]
 
@@ -319,20 +324,27 @@ class Prerequisites:
         if found is not None and found.accepts(plan.project, self._owner):
             return None
         if found is None and self._managed:
-            labels = {**self._owner.labels(), marks.PROJECT: plan.project, **self._enforced}
-            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": plan.namespace, "labels": labels}}
-            try:
-                await self._client.post("/api/v1/namespaces", body)
-            except ApiError as error:
-                if error.status != _CONFLICT:
-                    raise
-                found = roots.namespace_of(await self._client.get(f"/api/v1/namespaces/{plan.namespace}"))
-                if found.accepts(plan.project, self._owner):
+            async with self._making:  # the first replicas of a project ask side by side: one makes it for all of them
+                if self._made_at.get(plan.namespace, -inf) > time.monotonic() - _UNSEEN_SECONDS:
                     return None
-            else:
-                return None
+                found = await self._make_namespace(plan)
+                if found.accepts(plan.project, self._owner):
+                    self._made_at[plan.namespace] = time.monotonic()
+                    return None
         self._cache.await_namespace(plan.namespace, plan.workload_id)
         return refusals.namespace(plan.namespace, plan.project, found)
+
+    async def _make_namespace(self, plan: ReplicaPlan) -> Namespace:
+        """The namespace of a project, which is made where it is missing. Raises ApiError or Unreachable."""
+        labels = {**self._owner.labels(), marks.PROJECT: plan.project, **self._enforced}
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": plan.namespace, "labels": labels}}
+        try:
+            made = await self._client.post("/api/v1/namespaces", body)
+        except ApiError as error:
+            if error.status != _CONFLICT:
+                raise
+            made = await self._client.get(f"/api/v1/namespaces/{plan.namespace}")
+        return roots.namespace_of(made)
 
 
 def _name(one: tuple[Resource, Manifest]) -> tuple[Resource, str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
+from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
@@ -30,10 +31,11 @@ from muster_cluster_agent.domain.model import Observed, RunKey
 from muster_cluster_agent.errors import BackendError
 
 GATHER_SECONDS: Final = 0.1
-REMOVED_SECONDS: Final = 2.0
+REMOVED_SECONDS: Final = 10.0
 """After which it is written down that a replica is removed: most runs are over by then, and their roots with them."""
 _REFUSED_SECONDS: Final = 2.0  # after which a call that the server refused is made again
 _MOST_FREED: Final = 4_000  # an event comes within seconds, in which an agent frees some hundreds
+_AT_ONCE: Final = 32  # calls
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _FORBIDDEN: Final = 403
@@ -64,6 +66,7 @@ class Recorder:
         self._held: set[str] = set()  # replicas whose end is written and whose pods still have the finalizer
         self._freed: dict[str, None] = {}  # uids of the last pods that have lost it: the event of it may be to come
         self._wake = asyncio.Event()
+        self._turns = asyncio.Semaphore(_AT_ONCE)
         cache.end_listeners.append(self._seen)
 
     def _seen(self, name: str) -> None:
@@ -179,18 +182,32 @@ class Recorder:
                 del self._removed[replica.name]
             elif root := next((root for root in known if replica.name in root.lines), None):
                 runs[root.namespace, base_of(replica)].append(replica)
-        written = [await self._write_run(namespace, base, replicas) for (namespace, base), replicas in runs.items()]
+        written = await self._side_by_side(self._write_run(*run, replicas) for run, replicas in runs.items())
         held = sorted(name for name in self._held if name not in self._not_before)
         self._held.difference_update(held)
-        freed = await asyncio.gather(*(self._release(name) for name in held))
+        freed = await self._side_by_side(self._release(name) for name in held)
         self._held.update(name for name, done in zip(held, freed, strict=True) if not done)
         return all(written) and all(freed) and not self._not_before
+
+    async def _side_by_side(self, calls: Iterable[Coroutine[None, None, bool]]) -> list[bool]:
+        """Makes calls about different runs or pods: many at once, and not so many that others wait behind them."""
+
+        async def one(call: Coroutine[None, None, bool]) -> bool:
+            async with self._turns:
+                return await call
+
+        return await asyncio.gather(*map(one, calls))
 
     async def _write_run(self, namespace: str, base: str, replicas: list[Observed]) -> bool:
         due = {
             replica.name: lines.REMOVED if replica.name in self._removed else lines.line_of(replica)
             for replica in replicas
+            # Its run may have been released, and its root have gone, while others had their turn.
+            if replica.name in self._removed or replica.name in self._due
         }
+        if not due:
+            return True
+        replicas = [replica for replica in replicas if replica.name in due]
         try:
             await self.put_lines(namespace, base, replicas[0], due)
         except BackendError as error:
@@ -232,6 +249,8 @@ class Recorder:
             except ApiError as error:
                 if error.status != _NOT_FOUND or shard.uid == "":
                     raise
+                if set(here.values()) == {lines.REMOVED}:
+                    return  # the run is over, and its roots go: nothing is made for such lines
                 shards.insert(0, await self._make(namespace, base, replica, shard.shard))  # others took it away
                 continue
             left = {name: line for name, line in left.items() if name not in here}
@@ -264,7 +283,8 @@ class Recorder:
         return True
 
     async def _patch(self, shard: Root, due: dict[str, str]) -> None:
-        await self._client.patch(f"/api/v1/namespaces/{shard.namespace}/configmaps/{shard.name}", {"data": due})
+        change = {"metadata": {"managedFields": removal.UNTRACKED}, "data": due}
+        await self._client.patch(f"/api/v1/namespaces/{shard.namespace}/configmaps/{shard.name}", change)
         self._cache.take_lines(shard.workload_id, due)
 
     def _try_later(self, error: BackendError, *names: str) -> None:
