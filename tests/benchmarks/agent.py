@@ -7,8 +7,9 @@ what it needs. The parts, in this order:
 - calls: calls of the API server for each replica, from its assignment until nothing of it is left: of replicas that end
   by themselves, and of those that are stopped.
 - ratio: batches of pods, alternately by the agent (from the first record on Kafka to the last pod) and by a bare loop,
-  which posts the roots and the pods of as many workloads, made beforehand, over a client and connections like the
-  agent's. The median of each.
+  which posts the roots, what gangs share, and the pods of the same workloads, made beforehand, over a client and
+  connections like the agent's. The sizes of workloads are drawn by chance: seven of ten are single replicas, the others
+  gangs of 2 to 16. The median of each; under `single` the same where every workload is a single replica.
 - status: with all pods of the agent running, pods end at an even pace; from the call that ends a pod to the report of
   it that was read from Kafka.
 - restart: after SIGTERM and after kill -9, from the signal until the next agent process has told that it made
@@ -30,43 +31,37 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from kubernetes_asyncio.client import Configuration
 
 from muster.fleet.v1 import fleet_pb2
 from muster_client import Muster
 from muster_client.quotas import pool_quota
-from muster_cluster_agent.adapters.decode import assignment as decode
 from muster_cluster_agent.adapters.kubernetes.client import MERGE_PATCH, Client
-from muster_cluster_agent.adapters.kubernetes.support import support_of
-from muster_cluster_agent.domain.kubernetes import manifests, roots
-from muster_cluster_agent.domain.kubernetes.manifests import Style
-from muster_cluster_agent.domain.kubernetes.marks import Owner
-from muster_cluster_agent.domain.plan import ReplicaPlan, replica_plans
 from muster_stack.embedded import EmbeddedKafka
 from tests.support import figures, kubernetes, kwok
+from tests.support.agent_bare import FAST, bare, client_of
 from tests.support.agent_bench import IMAGE, Bench, bench, cluster_file
 from tests.support.agents import workload_id
 from tests.support.fake_kubelet import now
 from tests.support.kubernetes_stack import kubernetes_stack, pods_made
 from tests.support.waiting import eventually, until
 
-FAST: Final = 100_000.0  # calls a second: no limit
-CONNECTIONS: Final = 64  # of the bare loop
 SINGLES: Final = 200
 GANGS: Final = 10
 MEMBERS: Final = 20
+SIZES: Final = {1: 70, 2: 10, 4: 10, 8: 7, 16: 3}
+"""Sizes of workloads, and how many of a hundred have them."""
+SINGLE_BATCH: Final = 400
 CHANGES: Final = 50  # a second
 SUBMITS: Final = 5  # a second
 WARM: Final = 10
 IDLE_SECONDS: Final = 20.0
 LOAD: Final = "runai-load"  # the namespace of the agent's pods that stay
-STYLE: Final = Style()
 CREATED: Final = fleet_pb2.REPLICA_STATE_CREATED
 GONE: Final = fleet_pb2.REPLICA_STATE_GONE
 SUCCEEDED: Final = fleet_pb2.REPLICA_STATE_SUCCEEDED
@@ -100,15 +95,17 @@ async def _measure(
 ) -> dict[str, Any]:
     result: dict[str, Any] = {}
     async with bench(found, bootstrap, folder, names, FAST) as at:
-        await _made(at, [0], "runai-warm")
+        await _made(at, {0: 1}, "runai-warm")
         if "calls" in given.parts:
             result |= await _calls(at)
+        sizes: dict[int, int] = {}
         if "ratio" in given.parts:
-            result |= await _ratio(at, given.pods, given.alternations)
+            figures_of_ratio, sizes = await _ratio(at, given.pods, given.alternations)
             memory = at.memory()
+            result |= figures_of_ratio
             result |= {"rss_mib": memory["now"], "rss_highest_mib": memory["highest"]}
         if "status" in given.parts:
-            result |= await _status(at, given.pods, given.seconds)
+            result |= await _status(at, sizes or await _load(at, given.pods), given.seconds)
         if "restart" in given.parts:
             result |= await _restarts(at)
         if at.reports.refusals:
@@ -116,13 +113,21 @@ async def _measure(
     return result
 
 
-async def _made(at: Bench, numbers: Sequence[int], namespace: str) -> float:
-    """The seconds from the first record to the last pod of new workloads."""
-    records = at.assignments(numbers, namespace)
+async def _made(at: Bench, sizes: Mapping[int, int], namespace: str) -> float:
+    """The seconds from the first record to the last pod of new workloads. sizes: their replicas, by their numbers."""
+    records = [record for number, size in sizes.items() for record in at.assignments([number], namespace, workers=size)]
     already = at.cluster.count("pods", namespace)
     began = time.monotonic()
     await at.write(records)
-    return await at.until_pods(namespace, already + len(numbers)) - began
+    return await at.until_pods(namespace, already + sum(sizes.values())) - began
+
+
+async def _load(at: Bench, pods: int) -> dict[int, int]:
+    """Workloads of one replica that run."""
+    sizes = dict.fromkeys(range(1, pods + 1), 1)
+    await _made(at, sizes, LOAD)
+    await at.bind([*sizes], LOAD)
+    return sizes
 
 
 # ---------------------------------------------------------------------------------------------------------------- calls
@@ -155,7 +160,7 @@ async def _life(at: Bench, numbers: Sequence[int], namespace: str, workers: int,
     await at.bind(numbers, namespace)
     if not stopped:
         ended = at.reports.counts[GONE] + len(numbers) * workers
-        async with Client(_how(at), rate=FAST, burst=FAST) as client:
+        async with client_of(at) as client:
             pods = at.cluster.http.get(f"/api/v1/namespaces/{namespace}/pods").json()["items"]
             await asyncio.gather(*(_end(client, pod) for pod in pods))
         await until(lambda: at.reports.counts[GONE] >= ended)
@@ -177,82 +182,60 @@ async def _end(client: Client, pod: dict[str, Any]) -> None:
 # ---------------------------------------------------------------------------------------------------------------- ratio
 
 
-async def _ratio(at: Bench, pods: int, alternations: int) -> dict[str, Any]:
-    batch = pods // alternations
-    ours, bare = [], []
-    for turn in range(alternations):
-        bare.append(batch / await _bare(at, batch, f"bare-{turn}"))
-        numbers = range(turn * batch + 1, (turn + 1) * batch + 1)
-        ours.append(batch / await _made(at, numbers, LOAD))
-        print(f"  {turn + 1}: bare {bare[-1]:.0f}, agent {ours[-1]:.0f} pods a second", file=sys.stderr, flush=True)
-        await at.bind(numbers, LOAD)
-    ratios = [mine / plain for mine, plain in zip(ours, bare, strict=True)]
-    return {
+async def _ratio(at: Bench, pods: int, alternations: int) -> tuple[dict[str, Any], dict[int, int]]:
+    """The figures, and the sizes of the workloads that run since."""
+    seed = random.SystemRandom().randrange(1 << 32)
+    print(f"  ratio: seed {seed}", file=sys.stderr, flush=True)
+    drawn = random.Random(seed)
+    batches = [_drawn(drawn, pods // alternations) for _ in range(alternations)]
+    mixed, sizes = await _alternate(at, batches, 1)
+    singles, more = await _alternate(at, [[1] * SINGLE_BATCH] * alternations, 1 + len(sizes))
+    return {**mixed, "seed": seed, "single": singles}, sizes | more
+
+
+def _drawn(drawn: random.Random, pods: int) -> list[int]:
+    """Sizes of workloads that have so many pods together."""
+    sizes: list[int] = []
+    while (left := pods - sum(sizes)) > 0:
+        sizes.append(min(left, *drawn.choices([*SIZES], [*SIZES.values()])))
+    return sizes
+
+
+async def _alternate(at: Bench, batches: Sequence[Sequence[int]], first: int) -> tuple[dict[str, Any], dict[int, int]]:
+    """Each batch by the bare loop, then by the agent. first: the number of the first workload."""
+    ours, plain = [], []
+    every: dict[int, int] = {}
+    for turn, batch in enumerate(batches, start=1):
+        pods = sum(batch)
+        plain.append(pods / await bare(at, batch, f"bare-{first}-{turn}"))
+        sizes = dict(enumerate(batch, start=first + len(every)))
+        ours.append(pods / await _made(at, sizes, LOAD))
+        print(f"  {turn}: bare {plain[-1]:.0f}, agent {ours[-1]:.0f} pods a second", file=sys.stderr, flush=True)
+        await at.bind([*sizes], LOAD)
+        every |= sizes
+    ratios = [mine / other for mine, other in zip(ours, plain, strict=True)]
+    found = {
         "pods_per_s": round(statistics.median(ours), 1),
-        "bare_pods_per_s": round(statistics.median(bare), 1),
+        "bare_pods_per_s": round(statistics.median(plain), 1),
         "ratio": round(statistics.median(ratios), 3),
         "ratios": [round(each, 3) for each in ratios],
     }
-
-
-async def _bare(at: Bench, count: int, namespace: str) -> float:
-    """The seconds of a loop that posts the same objects as the agent, which are deleted afterwards."""
-    owner, support = Owner("bare", "bare"), support_of(frozenset(), STYLE)
-    plans: list[ReplicaPlan] = []
-    for number in range(7_000_000, 7_000_000 + count):
-        made = at.assignment(number, namespace)
-        whole = decode(made.workload_id, made.SerializeToString(), {}, support)
-        plans += replica_plans(whole, whole.newest)
-    at.cluster.post("/api/v1/namespaces", {"metadata": {"name": namespace}}).raise_for_status()
-    path = f"/api/v1/namespaces/{namespace}"
-    limit = asyncio.Semaphore(CONNECTIONS)
-    async with Client(_how(at), rate=FAST, burst=FAST) as client:
-
-        async def one(root: dict[str, Any], pod: dict[str, Any]) -> None:
-            async with limit:
-                uid = (await client.post(f"{path}/configmaps", root))["metadata"]["uid"]
-                pod["metadata"]["ownerReferences"][0]["uid"] = uid
-                await client.post(f"{path}/pods", pod)
-
-        objects = []
-        for plan in plans:
-            root = roots.manifest(owner, plan)
-            root["metadata"]["annotations"] |= roots.naming([])["metadata"]["annotations"]
-            objects.append((root, manifests.pod(owner, plan, STYLE, "")))
-        began = time.monotonic()
-        await asyncio.gather(*(one(root, pod) for root, pod in objects))
-        took = time.monotonic() - began
-
-        async def free(kind: str, name: str) -> None:
-            async with limit:
-                await client.patch(f"{path}/{kind}/{name}", {"metadata": {"finalizers": None}})
-                await client.delete(f"{path}/{kind}/{name}", {"gracePeriodSeconds": 0})
-
-        both = [(kind, one) for pair in objects for kind, one in zip(("configmaps", "pods"), pair, strict=True)]
-        await asyncio.gather(*(free(kind, one["metadata"]["name"]) for kind, one in both))
-    await at.until_pods(namespace, 0)
-    return took
-
-
-def _how(at: Bench) -> Configuration:
-    how = Configuration()
-    how.host, how.verify_ssl = at.cluster.url, False
-    how.api_key["BearerToken"] = f"Bearer {at.cluster.agent}"
-    return how
+    return found, every
 
 
 # --------------------------------------------------------------------------------------------------------------- status
 
 
-async def _status(at: Bench, pods: int, seconds: float) -> dict[str, Any]:
-    """Ends pods of the load at an even pace, in an order drawn by chance."""
+async def _status(at: Bench, sizes: Mapping[int, int], seconds: float) -> dict[str, Any]:
+    """Ends pods of single replicas of the load at an even pace, in an order drawn by chance."""
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"  status: seed {seed}", file=sys.stderr, flush=True)
-    chosen = random.Random(seed).sample(range(1, pods + 1), min(int(CHANGES * seconds), pods // 2))
+    singles = [number for number, size in sizes.items() if size == 1]
+    chosen = random.Random(seed).sample(singles, min(int(CHANGES * seconds), len(singles)))
     listed = at.cluster.http.get(f"/api/v1/namespaces/{LOAD}/pods", params={"resourceVersion": "0"}).json()["items"]
     by_workload = {item["metadata"]["labels"]["muster.io/workload"]: item for item in listed}
     asked: dict[str, float] = {}
-    async with Client(_how(at), rate=FAST, burst=FAST) as client:
+    async with client_of(at) as client:
         began = time.monotonic()
 
         async def one(turn: int, workload: str) -> None:
@@ -282,7 +265,7 @@ async def _restarts(at: Bench) -> dict[str, float]:
     killed = await _restarted(at, 8_000_001, signal.SIGKILL)
     await asyncio.sleep(5.0)  # its burst is there again
     count = 2_000
-    took = await _made(at, range(9_000_000, 9_000_000 + count), "runai-default")
+    took = await _made(at, dict.fromkeys(range(9_000_000, 9_000_000 + count), 1), "runai-default")
     return {"restart_s": stopped, "restart_killed_s": killed, "default_pods_per_s": round(count / took, 1)}
 
 

@@ -1,4 +1,4 @@
-"""Namespaces of projects: they are made once, and one that is deleted goes, while nothing that ran there is forgotten."""
+"""Namespaces of projects: made once; one that is deleted goes, and nothing that ran there is forgotten."""
 
 from __future__ import annotations
 
