@@ -16,7 +16,7 @@ from verbs.pages import pages
 from verbs.protos import proto
 from verbs.shell import VerbFailed, say
 from verbs.stack import compose_down, compose_up, demo
-from verbs.testbed import testbed
+from verbs.testbed import testbed, testbed_api
 from verbs.tests import attack, bench, chaos, conformance, soak, test, test_node
 
 VERBS: Final[dict[str, tuple[Callable[[], int], str]]] = {
@@ -37,6 +37,7 @@ VERBS: Final[dict[str, tuple[Callable[[], int], str]]] = {
     "soak": (soak, "run a stack under steady load and say what of it grows (MINUTES=60)"),
     "attack": (attack, "try every scripted attack on running stacks and judge whether they held (ONLY=B4)"),
     "testbed": (testbed, "build Kubernetes from Go modules, for the tests that ask a real one"),
+    "testbed-api": (testbed_api, "build its API server alone, where Go is found: the tests of `test` that ask one"),
     "compose-up": (compose_up, "start Kafka and PostgreSQL in containers"),
     "compose-down": (compose_down, "stop them"),
 }

@@ -1,13 +1,14 @@
-"""`testbed`: Kubernetes for the tests that ask a real one, built from Go modules and Debian packages.
+"""`testbed` and `testbed-api`: Kubernetes for the tests that ask a real one, of Go modules and Debian packages.
 
-Called by people, once a machine; the tests that need it are skipped, and say so, where it is missing. `test` does not
-call it: from nothing it takes minutes. Holds: what is built is under .tools; deploy/testbed pins every Go module, and
-no package is installed on the machine.
+People call the first, once a machine; .ci/run calls the second, which builds the API server and its etcd alone. `test`
+calls neither: from nothing they take minutes. The tests that need what is missing are skipped, and say so. Holds: what
+is built is under .tools; deploy/testbed pins every Go module, and no package is installed on the machine.
 """
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -35,18 +36,12 @@ COMMANDS: Final = {
     "containerd-shim-runc-v2": (CONTAINERD, "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2"),
     "ctr": (CONTAINERD, "github.com/containerd/containerd/v2/cmd/ctr"),
 }
+API: Final = ("etcd", "kube-apiserver")
 
 
 def testbed() -> int:
     """Builds all programs, at low priority, and what else nodes need; a second call takes seconds."""
-    go = where_go_is()
-    TESTBED.mkdir(parents=True, exist_ok=True)
-    major, minor, _ = VERSION.split(".")
-    stamps = f"-X {STAMP}.gitVersion=v{VERSION} -X {STAMP}.gitMajor={major} -X {STAMP}.gitMinor={minor}"
-    for name, (module, package) in COMMANDS.items():
-        say(f"building {name} (minutes the first time, seconds later)")
-        flags = ["-trimpath", "-ldflags", f"-s -w {stamps}", "-o", str(TESTBED / name)]
-        run(["nice", "-n", "19", str(go), "build", *flags, package], extra={"CGO_ENABLED": "0"}, cwd=module)
+    _build(where_go_is(), COMMANDS)
     lacking = node_image.lacking()
     if lacking:
         say(f"real nodes are left out, `make test-node` cannot run: {lacking}")
@@ -54,6 +49,28 @@ def testbed() -> int:
         node_image.make()
     say(f"the testbed is in {TESTBED.relative_to(ROOT)}")
     return 0
+
+
+def testbed_api() -> int:
+    """Builds the API server and its etcd; without Go it says what is skipped, and is no failure."""
+    try:
+        go = where_go_is()
+    except VerbFailed as missing:
+        say(f"{missing}; the tests that ask an API server will be skipped")
+        return 0
+    _build(go, API)
+    return 0
+
+
+def _build(go: Path, names: Iterable[str]) -> None:
+    TESTBED.mkdir(parents=True, exist_ok=True)
+    major, minor, _ = VERSION.split(".")
+    stamps = f"-X {STAMP}.gitVersion=v{VERSION} -X {STAMP}.gitMajor={major} -X {STAMP}.gitMinor={minor}"
+    for name in names:
+        module, package = COMMANDS[name]
+        say(f"building {name} (minutes the first time, seconds later)")
+        flags = ["-trimpath", "-ldflags", f"-s -w {stamps}", "-o", str(TESTBED / name)]
+        run(["nice", "-n", "19", str(go), "build", *flags, package], extra={"CGO_ENABLED": "0"}, cwd=module)
 
 
 def where_go_is() -> Path:
