@@ -8,32 +8,48 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
+WATCHDOG: Final = "Timeout (0:"
+"""An event loop stood still, and its process ended for that."""
+WATCHDOG_SECONDS: Final = 9.0
+"""A process that was stopped for longer ends when it goes on: its limit is ten seconds, set back each second."""
 NEVER: Final = (
     "Traceback (most recent call last)",
     "was created in a different Context",
     "asynchronous generator is already running",
     "exception was never retrieved",
     "never awaited",
-    "Timeout (0:",  # the watchdog: an event loop stood still
+    WATCHDOG,
 )
 _THEIRS: Final = frozenset({"kafka", "postgres"})
 _SHOWN: Final = 300  # characters of a line
 
 
-def read(folder: Path) -> list[str]:
-    """Every complaint in the service logs of a folder, each once, with how often it is there."""
+def read(folder: Path, stopped: Mapping[str, int] = MappingProxyType({})) -> list[str]:
+    """Every complaint in the service logs of a folder, each once, with how often it is there.
+
+    stopped: by service, how often the run itself stopped it for longer than its watchdog waits.
+    """
     logs = sorted(path for path in folder.glob("*.log*") if path.name.partition(".")[0] not in _THEIRS)
-    return [found for path in logs for found in of_lines(path.name, path.read_text(errors="replace").splitlines())]
+    return [
+        found
+        for path in logs
+        for found in of_lines(
+            path.name, path.read_text(errors="replace").splitlines(), stopped.get(path.name.partition(".")[0], 0)
+        )
+    ]
 
 
-def of_lines(name: str, lines: Iterable[str]) -> list[str]:
-    """The same for the lines of one log."""
+def of_lines(name: str, lines: Iterable[str], stopped: int = 0) -> list[str]:
+    """The same for the lines of one log. So many words of the watchdog are the run's own doing."""
     found = Counter(_cause(line) for line in lines if any(word in line for word in NEVER))
-    return [f"{name}: {cause} ({times} times)" for cause, times in found.items()]
+    for cause in [cause for cause in found if WATCHDOG in cause]:
+        found[cause] -= stopped
+    return [f"{name}: {cause} ({times} times)" for cause, times in found.items() if times > 0]
 
 
 def _cause(line: str) -> str:

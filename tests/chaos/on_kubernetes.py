@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -55,7 +56,10 @@ def run(plan: ChaosPlan, folder: Path) -> Outcome:
         journal=entries,
         acknowledged=frozenset(told.acknowledged),
         last_phase=told.phases,
-        complaints=complaints.read(stack.layout.logs),
+        complaints=complaints.read(
+            stack.layout.logs,
+            Counter(kill.target for kill in plan.kills if kill.frozen > complaints.WATCHDOG_SECONDS),
+        ),
         marked_processes=left,
     )
     verdict = checker.judge(history)

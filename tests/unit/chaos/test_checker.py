@@ -135,6 +135,7 @@ def test_a_traceback_in_a_service_log_is_found(tmp_path: Path) -> None:
         "policy.log: a call failed unexpectedly: ValueError: token was created in a different Context (2 times)",
         "submission.log.1: Timeout (0:00:10)! (1 times)",
     ]
+    assert complaints.read(tmp_path, {"submission": 1}) == found[:1], "the run itself had stopped it for so long"
     verdict = judge(replace(CLEAN, complaints=found))
     assert verdict.complaints == tuple(found)
     assert not verdict.clean
