@@ -22,15 +22,17 @@ def mig_resource(family: str, profile: str) -> str:
 
 
 def mig_profile(resource: str) -> str:
-    """The MIG profile whose slices are units of the resource; empty: it is no MIG resource."""
+    """Return the MIG profile whose slices are units of the resource; empty: it is no MIG resource."""
     word = resource.partition("/")[2]
-    if not word.startswith(MIG_RESOURCE):
-        return ""
-    profile = word.removeprefix(MIG_RESOURCE)
-    profile = f"{profile.removesuffix(_MEDIA)}+me" if profile.endswith(_MEDIA) else profile
+    return profile_of(word.removeprefix(MIG_RESOURCE)) if word.startswith(MIG_RESOURCE) else ""
+
+
+def profile_of(word: str) -> str:
+    """Return the profile that a part of a resource's or a product's name means; empty: none."""
+    profile = f"{word.removesuffix(_MEDIA)}+me" if word.endswith(_MEDIA) else word
     return profile if is_mig_profile(profile) else ""
 
 
 def is_mig_profile(name: str) -> bool:
-    """Whether the name has the form of a MIG profile, such as 3g.40gb or 1g.5gb+me."""
+    """Return whether the name has the form of a MIG profile, such as 3g.40gb or 1g.5gb+me."""
     return _PROFILE.fullmatch(name) is not None

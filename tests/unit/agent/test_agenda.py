@@ -43,10 +43,11 @@ async def test_what_is_left_over_does_not_wait_for_ever(agenda: Agenda, monkeypa
     monkeypatch.setattr(agenda_module, "_LEFT_OVER_SECONDS", 0.0)
     for number in range(5):
         agenda.mark(f"new-{number}")
-    agenda.mark_left_over("old")
-    for _ in range(5):
         await agenda.take()
-    assert await agenda.take() == ("old", True)
+    agenda.mark("newest")
+    agenda.mark_left_over("old")
+    assert await agenda.take() == ("old", True), "it comes before what is due"
+    assert await agenda.take() == ("newest", False)
 
 
 async def test_a_workload_that_is_worked_on_is_not_taken_twice(agenda: Agenda) -> None:

@@ -75,6 +75,15 @@ def test_the_single_strategy_counts_slices_as_gpus() -> None:
     labels = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-3g.20gb", "nvidia.com/gpu.memory": "19968"}
     found = reported(node_of(raw(metadata={"labels": labels})), [], COUNTING)
     assert found.slots == (SlotGroup("nvidia.com/gpu", 8, profile="3g.20gb", model="A100-40GB"),)
+    units = (("nvidia.com/gpu", 2), ("rdma/hca", 1))
+    node = node_of(raw(metadata={"labels": labels}))
+    assert nodes.charged_units(units, COUNTING, node) == (("nvidia.com/mig-3g.20gb", 2),)
+    assert nodes.charged_units(units, COUNTING, node_of(raw())) == (("nvidia.com/gpu", 2),)
+
+
+def test_a_product_with_an_odd_profile_offers_nothing() -> None:
+    found = reported(node_of(raw(metadata={"labels": {"nvidia.com/gpu.product": "A100-MIG-INVALID"}})), [], COUNTING)
+    assert found.slots == ()
 
 
 def test_taints_of_the_cluster_are_states_and_tolerated_ones_are_hidden() -> None:

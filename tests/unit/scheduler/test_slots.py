@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -20,7 +19,7 @@ from muster_scheduler.domain.asked.requests import Grant, Holder, Kind, Share
 from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.nodes import Device, Mig, Node, SlotGroup
-from muster_scheduler.domain.fleet.slots import counts_of, spread
+from muster_scheduler.domain.fleet.slots import MOST_SLICES, add_devices, counts_of
 from tests.support.fleets import Fleet, mig_slice, node, request, role, whole
 
 CARD = "A100-40GB"
@@ -110,13 +109,13 @@ def test_a_node_with_whole_devices_and_slices_gives_both() -> None:
 def test_slices_need_as_many_cards_as_the_node_has(slices: dict[str, int], cards: int) -> None:
     """The plugin's own layouts: all alike, balanced, and two profiles that fill a card."""
     made = counted(*(group(profile, count) for profile, count in slices.items()))
-    spread(made, None)
+    add_devices(made, None)
     assert len(made.devices) == cards
 
 
 def test_slices_of_a_card_without_geometry_are_counted_by_sevenths() -> None:
     made = counted(group("2g.99gb", 7, model="X-900"))
-    spread(made, None)
+    add_devices(made, None)
     assert [len(device.layout) for device in made.devices] == [3, 2, 2]
 
 
@@ -134,7 +133,7 @@ def test_cards_have_what_is_free_and_keep_what_is_held(
     for report in reports:
         made = counted(*(group(profile, *amounts) for profile, amounts in sorted(report.items())))
         held = {(d.uuid, s.profile, s.start) for d in (known.devices if known else ()) for s in d.entries.values()}
-        spread(made, known)
+        add_devices(made, known)
         there = {(device.uuid, *piece) for device in made.devices for piece in device.layout}
         free = Counter(profile for _, profile, _ in there - held)
         for profile, (count, foreign) in report.items():
@@ -166,10 +165,68 @@ def _carry(known: Node | None, device: Device) -> None:
         device.entries = dict(before.entries)
 
 
-def test_a_node_without_slices_keeps_its_plain_count() -> None:
-    made = replace(node("n1", 0, slots=4))
-    spread(made, None)
-    assert (made.slots, made.devices) == (4, [])
+def test_a_node_without_slices_has_a_number_of_devices() -> None:
+    made = counted(group("", 4, foreign=1))
+    add_devices(made, None)
+    assert (made.slots, made.foreign_slots, made.slot_model, made.devices) == (4, 1, CARD, [])
+
+
+def test_what_is_held_is_not_offered_when_a_device_fails() -> None:
+    fleet = Fleet(counted(group("", 2), group("1g.5gb", 1)), profile=STATIC)
+    first, second = (fleet.submit(number, request(role(whole(1)))) for number in (1, 2))
+    assert second.phase is Phase.INITIALIZING
+    fleet.run(1)
+    fleet.finish(1)
+    assert not first.replicas or first.phase is not Phase.RUNNING
+    fleet.inventory("c1", [counted(group("", 1), group("1g.5gb", 1))], profile=STATIC)
+    assert fleet.submit(3, request(role(whole(1)))).phase is Phase.PENDING
+
+
+def test_devices_stay_charged_when_a_node_loses_its_slices() -> None:
+    fleet = Fleet(counted(group("", 3), group("1g.5gb", 1)), profile=STATIC)
+    assert fleet.submit(1, request(role(whole(2)))).phase is Phase.INITIALIZING
+    fleet.inventory("c1", [counted(group("", 3))], profile=STATIC)
+    assert fleet.world.inventory.nodes["c1", "n1"].free_slots == 1
+    fleet.state.check()
+
+
+def test_a_number_that_is_held_is_not_offered_as_slices() -> None:
+    """The plugin changes to its `single` strategy while two whole devices are held."""
+    fleet = Fleet(counted(group("", 3)), profile=STATIC)
+    assert fleet.submit(1, request(role(whole(2)))).phase is Phase.INITIALIZING
+    single = SlotGroup("nvidia.com/gpu", "1g.5gb", CARD, 0, 3, 0)
+    fleet.inventory("c1", [counted(single)], profile=STATIC)
+    assert fleet.submit(2, request(role(mig_slice("1g.5gb")))).phase is Phase.INITIALIZING
+    assert fleet.submit(3, request(role(mig_slice("1g.5gb")))).phase is Phase.PENDING
+
+
+def test_a_report_that_is_applied_twice_gives_the_same() -> None:
+    made = counted(group("", 2, foreign=1), group("1g.5gb", 9))
+    add_devices(made, None)
+    before = [(device.uuid, device.layout, device.foreign) for device in made.devices]
+    add_devices(made, None)
+    assert [(device.uuid, device.layout, device.foreign) for device in made.devices] == before
+
+
+def test_what_is_no_profile_is_left_out_and_told() -> None:
+    made = counted(group("odd", 3), group("1g.5gb", 2), group("9g.5gb", 2))
+    (told,) = add_devices(made, None)
+    assert "'odd'" in told
+    assert [piece for device in made.devices for piece in device.layout] == [("1g.5gb", 5), ("1g.5gb", 6)]
+
+
+def test_a_huge_report_is_cut_and_read_quickly() -> None:
+    made = counted(*(group(f"{sevenths}g.{size}gb", 10**9) for sevenths in range(1, 8) for size in range(1, 5)))
+    add_devices(made, None)
+    assert sum(len(device.layout) for device in made.devices) == MOST_SLICES
+
+
+def test_a_card_whose_model_is_told_late_keeps_its_slices_open() -> None:
+    fleet = Fleet(counted(group("2g.10gb", 3, model="")), profile=STATIC)
+    held = [fleet.submit(number, request(role(mig_slice("2g.10gb")))).phase for number in (1, 2)]
+    assert held == [Phase.INITIALIZING] * 2
+    fleet.inventory("c1", [counted(group("2g.10gb", 3))], profile=STATIC)
+    assert fleet.submit(3, request(role(mig_slice("2g.10gb")))).phase is Phase.INITIALIZING
 
 
 @pytest.mark.parametrize(

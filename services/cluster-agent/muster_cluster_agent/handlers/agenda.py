@@ -21,7 +21,7 @@ _RETRY_SECONDS: Final = 0.5
 _LONGEST_RETRY: Final = 30.0
 _MOST_DOUBLINGS: Final = 10
 _QUIET: Final = 4  # workers at most that are busy while objects that are left over are taken away
-_LEFT_OVER_SECONDS: Final = 30.0  # after which they are taken away in any case
+_LEFT_OVER_SECONDS: Final = 30.0  # after which they come first
 _REMEMBERED: Final = 4_000  # tombstones of finished workloads; the back end keeps the names that it removed for good
 
 
@@ -107,7 +107,7 @@ class Agenda:
             self._work.set()
 
     def mark_left_over(self, workload_id: str) -> None:
-        """Of the workload only objects are left that hold nothing: they go once there is nothing better to do."""
+        """Note that only objects that hold nothing are left of a workload: they go when few workers are busy."""
         self._left_over.setdefault(workload_id, time.monotonic())
         if not self.held_up:
             self._work.set()
@@ -131,20 +131,20 @@ class Agenda:
         The second value: whether what is left over of it is to be taken away now.
         """
         while True:
-            workload_id = self._next(self._queue)
-            left_over = workload_id is None and self._is_time_to_tidy()
-            if left_over:
-                workload_id = self._next(self._left_over)
-            if workload_id is not None:
-                self._busy.add(workload_id)
-                return workload_id, left_over
+            for left_over in (True, False) if self._is_overdue() else (False, True):
+                if left_over and not self._may_clean_up():
+                    continue
+                workload_id = self._next(self._left_over if left_over else self._queue)
+                if workload_id is not None:
+                    self._busy.add(workload_id)
+                    return workload_id, left_over
             self._work.clear()
             await self._work.wait()
 
     def done(self, workload_id: str) -> None:
         """The worker has finished with it; it may have become due again meanwhile."""
         self._busy.discard(workload_id)
-        if workload_id in self._queue or (self._left_over and self._is_time_to_tidy()):
+        if workload_id in self._queue or (self._left_over and self._may_clean_up()):
             self._work.set()
 
     @property
@@ -152,10 +152,12 @@ class Agenda:
         """Whether nothing is due."""
         return not self._queue and not self._left_over
 
-    def _is_time_to_tidy(self) -> bool:
+    def _is_overdue(self) -> bool:
         since = next(iter(self._left_over.values()), None)
-        late = since is not None and time.monotonic() - since > _LEFT_OVER_SECONDS
-        return late or len(self._busy) < _QUIET
+        return since is not None and time.monotonic() - since > _LEFT_OVER_SECONDS
+
+    def _may_clean_up(self) -> bool:
+        return len(self._busy) < _QUIET or self._is_overdue()
 
     def _next(self, queue: OrderedDict[str, Any]) -> str | None:
         if self.held_up:

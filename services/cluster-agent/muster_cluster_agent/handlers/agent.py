@@ -264,7 +264,7 @@ class Agent:
     async def _settle(self, workload_id: str, *, tidy: bool) -> None:
         """Tells how the workload's replicas stand, then does what is due.
 
-        tidy: what is left over of its runs is taken away too; otherwise that waits until there is nothing better to do.
+        tidy: what is left over of its runs is deleted too; otherwise that waits until few workers are busy.
         """
         case = self.agenda.case(workload_id)
         self._nodes = await self._backend.nodes()

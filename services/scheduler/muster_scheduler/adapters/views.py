@@ -153,7 +153,9 @@ def node(world: World, of: Node) -> fleet_pb2.NodeView:
         free_cpu_milli=max(0, of.free_cpu),
         memory_bytes=of.memory,
         free_memory_bytes=max(0, of.free_memory),
-        devices=_anonymous(world, of) if of.slots else [_device(world, of, device) for device in of.devices],
+        devices=_anonymous(world, of)
+        if of.slots
+        else [_device(world, of, number) for number in range(len(of.devices))],
         taints=[fleet_pb2.Taint(key=key, value=value, effect=effect) for key, value, effect in of.taints],
         ordered_by=of.ordered_by,
     )
@@ -164,10 +166,11 @@ def node(world: World, of: Node) -> fleet_pb2.NodeView:
     return view
 
 
-def _device(world: World, of: Node, device: Device) -> fleet_pb2.DeviceUse:
+def _device(world: World, of: Node, number: int) -> fleet_pb2.DeviceUse:
+    device = of.devices[number]
     holders = sorted({holder.workload for holder in device.entries})
     made = fleet_pb2.DeviceUse(
-        uuid=f"{of.name}/{device.slot}" if is_slot(device.uuid) else device.uuid,
+        uuid=f"{of.name}/{number}" if is_slot(device.uuid) else device.uuid,
         model=device.model,
         mode=_mode(device),
         free_milli=_free_of(device),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -12,7 +13,6 @@ from muster.events.v1 import agent_pb2
 from muster.fleet.v1 import fleet_pb2
 from muster_chassis.events import Event, Reject
 from muster_kernel.reasons import FailureClass
-from muster_kernel.slots import is_mig_profile
 from muster_scheduler.adapters.encoding import device_name
 from muster_scheduler.domain import events as domain
 from muster_scheduler.domain.asked.requests import Kind, Share
@@ -182,7 +182,7 @@ def _node(cluster: str, node: fleet_pb2.Node) -> Node:
         foreign_cpu=min(node.foreign.cpu_milli, values.MOST),
         foreign_memory=min(node.foreign.memory_bytes, values.MOST),
         devices=devices,
-        **_slots(node),
+        groups=_groups(node),
         labels=tuple(sorted(node.labels.items())),
         taints=tuple((t.key, t.value, t.effect) for t in node.taints),
         drain_deadline=values.micros(node.drain_deadline) if node.HasField("drain_deadline") else 0,
@@ -192,30 +192,25 @@ def _node(cluster: str, node: fleet_pb2.Node) -> Node:
     )
 
 
-def _slots(node: fleet_pb2.Node) -> dict[str, Any]:
-    """Fields of a node about what its cluster counts only: a plain number of devices, or groups with MIG slices."""
-    foreign = {each.resource: each.count for each in node.foreign.slots}
-    groups = tuple(
-        SlotGroup(
-            values.text(each.resource, _LONGEST_RESOURCE),
-            values.text(each.mig_profile),
-            values.text(each.model),
-            min(each.memory_bytes, values.MOST),
-            each.count,
-            foreign.get(each.resource, 0),
+def _groups(node: fleet_pb2.Node) -> tuple[SlotGroup, ...]:
+    """Return what the node's cluster only counts. Of two groups of one resource the first counts."""
+    foreign = Counter[str]()
+    for taken in node.foreign.slots:
+        foreign[taken.resource] += taken.count
+    groups: dict[str, SlotGroup] = {}
+    for each in node.slots[:_MOST_GROUPS]:
+        groups.setdefault(
+            each.resource,
+            SlotGroup(
+                values.text(each.resource, _LONGEST_RESOURCE),
+                values.text(each.mig_profile),
+                values.text(each.model),
+                min(each.memory_bytes, values.MOST),
+                min(each.count, values.MOST),
+                min(foreign[each.resource], values.MOST),
+            ),
         )
-        for each in node.slots[:_MOST_GROUPS]
-    )
-    for group in groups:
-        if group.profile and not is_mig_profile(group.profile):
-            raise Reject(f"node {node.name} has slots of {group.profile[:60]!r}, and no MIG profile has that form")
-    if any(group.profile for group in groups):
-        return {"groups": groups}
-    return {
-        "slots": sum(group.units for group in groups),
-        "foreign_slots": sum(group.foreign for group in groups),
-        "slot_model": groups[0].model if groups else "",
-    }
+    return tuple(groups.values())
 
 
 def _windows(said: Iterable[fleet_pb2.MaintenanceWindow]) -> tuple[tuple[int, int], ...]:
@@ -273,7 +268,9 @@ def _message(status: fleet_pb2.ReplicaStatus) -> str:
 
 def _given(shares: Iterable[fleet_pb2.DeviceShare]) -> Iterable[Share]:
     for share in shares:
-        yield Share(device_name(share.device), Kind.WHOLE)
+        name = device_name(share.device)
+        if not is_slot(name):  # slots have no devices that an agent could tell apart
+            yield Share(name, Kind.WHOLE)
 
 
 def replica(message: Any, event: Event) -> domain.Event:

@@ -22,7 +22,7 @@ from muster_cluster_agent.domain import usage
 from muster_cluster_agent.domain.kubernetes import lines, marks, substates
 from muster_cluster_agent.domain.kubernetes.lines import StopRequest
 from muster_cluster_agent.domain.kubernetes.marks import Owner
-from muster_cluster_agent.domain.kubernetes.nodes import Counting, KubernetesNode, device_units
+from muster_cluster_agent.domain.kubernetes.nodes import Counting, KubernetesNode, charged_units
 from muster_cluster_agent.domain.kubernetes.observing import observed
 from muster_cluster_agent.domain.kubernetes.pods import Pod, pod_of
 from muster_cluster_agent.domain.kubernetes.roots import Namespace, Root, WorkloadRoot, namespace_of, root_of
@@ -140,7 +140,7 @@ class Cache:
         # Before a container of it ran, another boot of its node is no evidence: it may first start after it.
         node = self.nodes.items.get(pod.replica.node) if pod.replica is not None else None
         boot = self._boots.get(pod.name) or (node.boot if node is not None else "")
-        charge = usage.charge((), device_units(pod.amounts.extended, self._counting), {})
+        charge = usage.charge((), charged_units(pod.amounts.extended, self._counting, node), {})
         asked = self.stops.get(pod.name)
         found = observed(pod, boot=boot, charge=charge, asked=asked, gone_at=gone_at, evidence=evidence)
         if pod.name in self.vanished:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
@@ -182,21 +183,21 @@ class Recorder:
                 del self._removed[replica.name]
             elif root := next((root for root in known if replica.name in root.lines), None):
                 runs[root.namespace, base_of(replica)].append(replica)
-        written = await self._side_by_side(self._write_run(*run, replicas) for run, replicas in runs.items())
+        written = await self._side_by_side([partial(self._write_run, *run, each) for run, each in runs.items()])
         held = sorted(name for name in self._held if name not in self._not_before)
         self._held.difference_update(held)
-        freed = await self._side_by_side(self._release(name) for name in held)
+        freed = await self._side_by_side([partial(self._release, name) for name in held])
         self._held.update(name for name, done in zip(held, freed, strict=True) if not done)
         return all(written) and all(freed) and not self._not_before
 
-    async def _side_by_side(self, calls: Iterable[Coroutine[None, None, bool]]) -> list[bool]:
-        """Makes calls about different runs or pods: many at once, and not so many that others wait behind them."""
+    async def _side_by_side(self, calls: Sequence[Callable[[], Coroutine[None, None, bool]]]) -> list[bool]:
+        """Make calls about different runs or pods: many at once, and not so many that others wait behind them."""
 
-        async def one(call: Coroutine[None, None, bool]) -> bool:
+        async def bounded(call: Callable[[], Coroutine[None, None, bool]]) -> bool:
             async with self._turns:
-                return await call
+                return await call()
 
-        return await asyncio.gather(*map(one, calls))
+        return await asyncio.gather(*map(bounded, calls))
 
     async def _write_run(self, namespace: str, base: str, replicas: list[Observed]) -> bool:
         due = {
@@ -249,8 +250,9 @@ class Recorder:
             except ApiError as error:
                 if error.status != _NOT_FOUND or shard.uid == "":
                     raise
-                if set(here.values()) == {lines.REMOVED}:
-                    return  # the run is over, and its roots go: nothing is made for such lines
+                if set(here.values()) == {lines.REMOVED}:  # the run is over, and its roots go: no root is made for them
+                    left = {name: line for name, line in left.items() if name not in here}
+                    continue
                 shards.insert(0, await self._make(namespace, base, replica, shard.shard))  # others took it away
                 continue
             left = {name: line for name, line in left.items() if name not in here}

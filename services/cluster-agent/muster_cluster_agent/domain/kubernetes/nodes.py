@@ -16,7 +16,7 @@ from muster_cluster_agent.domain.kubernetes.amounts import Amounts, quantities
 from muster_cluster_agent.domain.kubernetes.pods import Pod, moment
 from muster_cluster_agent.domain.model import NodeHealth, NodeView, Slots
 from muster_kernel.cards import card_of
-from muster_kernel.slots import mig_profile
+from muster_kernel.slots import MIG_RESOURCE, mig_profile, mig_resource, profile_of
 
 Json = Mapping[str, Any]
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
@@ -141,10 +141,14 @@ def view(node: KubernetesNode, now: float, counting: Counting) -> NodeView:
 def slots_of(node: KubernetesNode, counting: Counting) -> tuple[SlotGroup, ...]:
     """Its devices and MIG slices, by resource (kubernetes.md 7.2).
 
-    Under the plugin's `single` strategy each unit of a whole device's resource is a slice, and the product says so.
+    Under the plugin's `single` strategy each unit of a whole device's resource is a slice, and the product says so. A
+    product that names something else than a profile there offers nothing.
     """
     labels = dict(node.labels)
-    product, _, single = product_of(node).partition(_SINGLE)
+    product, _, word = product_of(node).partition(_SINGLE)
+    single = profile_of(word)
+    if word and not single:
+        return ()
     groups = []
     memory = 0 if single else _memory(labels)  # under `single` the label is about one slice
     for resource, count in device_units(node.allocatable.extended, counting):
@@ -155,6 +159,15 @@ def slots_of(node: KubernetesNode, counting: Counting) -> tuple[SlotGroup, ...]:
 def device_units(extended: Slots, counting: Counting) -> Slots:
     """Of extended resources those whose units are devices or MIG slices of the vendor that is counted."""
     return tuple(one for one in extended if _is_device(one[0], counting))
+
+
+def charged_units(extended: Slots, counting: Counting, node: KubernetesNode | None) -> Slots:
+    """What a replica on that node is charged for, of its extended resources: under `single` as the slices' resource."""
+    units = device_units(extended, counting)
+    single = profile_of(product_of(node).partition(_SINGLE)[2]) if units and node is not None else ""
+    vendor = counting.resource.partition("/")[0]
+    sliced = mig_resource(f"{vendor}/{MIG_RESOURCE}*", single)
+    return tuple((sliced, count) for _, count in units) if single else units
 
 
 def _is_device(resource: str, counting: Counting) -> bool:

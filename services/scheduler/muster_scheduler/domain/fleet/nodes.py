@@ -152,7 +152,7 @@ class Node:
     slots: int = 0  # anonymous devices
     foreign_slots: int = 0
     slot_model: str = ""
-    groups: tuple[SlotGroup, ...] = ()  # where some are MIG slices: `devices` stand for them then (slots.py)
+    groups: tuple[SlotGroup, ...] = ()  # as reported; what they offer is in `slots` and `devices` (slots.py)
     labels: tuple[tuple[str, str], ...] = ()
     taints: tuple[tuple[str, str, str], ...] = ()
     drain_deadline: int = 0

@@ -1,11 +1,11 @@
-"""Slot groups with MIG slices, as the cards that the books know: devices and slices that a cluster counts only.
+"""Slot groups: devices and MIG slices that a cluster only counts, as the scheduler's books have them.
 
 Called for the nodes of a report before the books take them, and where an agent is told what a replica holds.
-A cluster whose plugin names no devices says how many slices of a profile a node has, and how many others hold. The
-books know slices on cards, so the slices of a node are put on the least number of cards that can have them. Which
-physical card a slice is on, its kubelet decides.
-Holds: of each profile the cards have what the node has, less what others hold; a slice that a replica holds stays where
-it is; a node without MIG slices keeps its plain count of devices.
+Whole devices are a number of the node (`Node.slots`). MIG slices need devices, since placement, quotas and explanations
+know slices by their device: the slices of a node are put on as few devices as can have them. The kubelet alone decides
+on which physical card a slice is.
+Holds: of each resource no more is offered than the node has, minus what others hold, minus what replicas hold; a slice
+that a replica holds stays where it is; the same report on the same books gives the same devices, however often.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from muster_kernel.mig import CARDS, Card, compute_of, starts_that_fit
-from muster_kernel.slots import MIG_RESOURCE, mig_resource
-from muster_scheduler.domain.asked.requests import Share
+from muster_kernel.slots import MIG_RESOURCE, is_mig_profile, mig_resource
+from muster_scheduler.domain.asked.requests import Kind, Share
 from muster_scheduler.domain.fleet.nodes import Device, Node, SlotGroup
 
-MOST_UNITS: Final = 256
-"""Units of one resource that a node with MIG slices may have; what is above is not offered."""
+MOST_SLICES: Final = 128
+"""MIG slices of one node, and whole devices beside them, that are offered: a node has sixteen cards at most."""
 _PREFIX: Final = "slots:"
 _SEVENTHS: Final = 7
+_TRIES: Final = 4  # numbers of devices that are tried before the slices are put where they fit first
 
 Piece = tuple[str, int]
 """A slice as (profile, start)."""
 Layout = tuple[Piece, ...]
 
 
-class Name(NamedTuple):
-    """The name of a card that stands for slots; `family` is a resource, or `VENDOR/mig-*` for all MIG resources."""
+class SlotDevice(NamedTuple):
+    """The name of a device of a slot group. `family` is a resource, or `VENDOR/mig-*` for all MIG resources."""
 
     cluster: str
     node: str
@@ -44,113 +45,151 @@ class Name(NamedTuple):
 
 
 def is_slot(device: str) -> bool:
-    """Whether a device of the books stands for slots."""
+    """Return whether a device of the books belongs to a slot group."""
     return device.startswith(_PREFIX)
 
 
 def resource_of(share: Share) -> str:
-    """The resource of which a share of such a card is one unit."""
+    """Return the resource of which a share of such a device is one unit."""
     family = share.device.removeprefix(_PREFIX).split("/", 2)[2].rpartition("/")[0]
     return mig_resource(family, share.profile)
 
 
 def counts_of(shares: Sequence[Share]) -> tuple[tuple[str, int], ...]:
-    """What a replica holds of its node's slot groups, as (resource, units) by resource."""
+    """Return what a replica holds of its node's slot groups, as (resource, units) by resource."""
     return tuple(sorted(Counter(map(resource_of, shares)).items()))
 
 
-def spread(node: Node, known: Node | None) -> None:
-    """Gives a reported node with MIG slot groups the cards that stand for them. known: the node in the books."""
-    if not node.groups:
-        return
-    held = {device.uuid: device for device in known.devices if device.entries} if known else {}
-    used = known.used_slots if known else 0  # held as plain counts, from before there were slices
+def add_devices(node: Node, known: Node | None) -> list[str]:
+    """Give a reported node what its slot groups offer; return what cannot be, for people. known: the node in the books.
+
+    The groups themselves are left as they are, so that a report may be applied again.
+    """
+    node.devices = [device for device in node.devices if not is_slot(device.uuid)]
+    groups = [group for group in node.groups if not group.profile or is_mig_profile(group.profile)]
+    wrong = [
+        f"node {node.name} of cluster {node.cluster} has slots of {group.profile[:60]!r}, and no MIG profile has that "
+        "form: they are left out"
+        for group in node.groups
+        if group not in groups
+    ]
+    if not groups:
+        return wrong
+    held = {device.uuid: device for device in known.devices if device.entries and is_slot(device.uuid)} if known else {}
+    if not any(group.profile for group in groups):
+        shares = [share for device in held.values() for share in device.entries.values() if share.kind is Kind.WHOLE]
+        node.slots = max(0, sum(group.units for group in groups) - len(shares))
+        node.foreign_slots = sum(group.foreign for group in groups)
+        node.slot_model = groups[0].model
+        return wrong
+    node.slots = node.foreign_slots = 0
+    used = known.used_slots if known else 0  # held as a number, from before the node had slices
     families: dict[str, list[SlotGroup]] = {}
-    for group in node.groups:
+    for group in groups:
         families.setdefault(_family(group), []).append(group)
-    for family, groups in sorted(families.items()):
-        names = [Name(node.cluster, node.name, family, number) for number in range(MOST_UNITS)]
-        sliced = bool(groups[0].profile)
-        for card in _sliced(names, groups, held) if sliced else _whole(names, groups[0], held, used):
-            card.slot = len(node.devices)
-            card.tally()
-            node.devices.append(card)
+    for family, members in sorted(families.items()):
+        names = [str(SlotDevice(node.cluster, node.name, family, number)) for number in range(MOST_SLICES)]
+        make = _sliced if members[0].profile else _whole
+        for device in make(names, members, held, used if family in {group.resource for group in members} else 0):
+            device.slot = len(node.devices)
+            device.tally()
+            node.devices.append(device)
+    return wrong
 
 
 def _family(group: SlotGroup) -> str:
-    """What the resources have in common whose slices may lie on one card."""
+    """Return what the resources have in common whose slices may be on one device."""
     vendor, _, word = group.resource.partition("/")
     return f"{vendor}/{MIG_RESOURCE}*" if group.profile and word.startswith(MIG_RESOURCE) else group.resource
 
 
-def _whole(names: Sequence[Name], group: SlotGroup, held: Mapping[str, Device], used: int) -> Iterator[Device]:
-    """A card for each unit. Others' are those with the highest numbers that no replica holds."""
-    count = max(0, min(group.units, MOST_UNITS) - used)
-    free = [str(name) for name in names[:count] if str(name) not in held]
-    foreign = set(free[max(0, len(free) - group.foreign) :]) if group.foreign else set()
-    for name in names[:count]:
-        yield Device(str(name), group.model, group.memory, 0, foreign=str(name) in foreign)
+def _whole(
+    names: Sequence[str], groups: Sequence[SlotGroup], held: Mapping[str, Device], used: int
+) -> Iterator[Device]:
+    """Yield a device for each unit: those that replicas hold, those that are free, those of others."""
+    group = groups[0]
+    ours = [name for name in names if name in held]
+    others = [name for name in names if name not in held]
+    left = max(0, min(group.units, MOST_SLICES) - used - len(ours))
+    free = max(0, left - group.foreign)
+    for name in (*ours, *others[:free]):
+        yield Device(name, group.model, group.memory, 0)
+    for name in others[free:left]:
+        yield Device(name, group.model, group.memory, 0, foreign=True)
 
 
-def _sliced(names: Sequence[Name], groups: Sequence[SlotGroup], held: Mapping[str, Device]) -> Iterator[Device]:
-    """The least number of cards that have what is held, where it is held, and what is free."""
+def _sliced(
+    names: Sequence[str], groups: Sequence[SlotGroup], held: Mapping[str, Device], used: int
+) -> Iterator[Device]:
+    """Yield devices with the slices that replicas hold, where they hold them, and with those that are free."""
     model, memory = groups[0].model, max(group.memory for group in groups)
-    taken = [_pieces(held[str(name)]) if str(name) in held else () for name in names]
+    taken = [_pieces(held[name]) if name in held else () for name in names]
     while taken and not taken[-1]:
         taken.pop()
     ours = Counter(profile for pieces in taken for profile, _ in pieces)
     free: list[str] = []
     for group in groups:
-        free += [group.profile] * max(0, min(group.units, MOST_UNITS) - group.foreign - ours[group.profile])
-    layouts = _packed(model, tuple(taken), tuple(sorted(free)))
-    for name, layout in zip(names, layouts, strict=False):
+        units = min(group.units, MOST_SLICES - len(free))
+        free += [group.profile] * max(0, units - group.foreign - ours[group.profile] - used)
+    for name, layout in zip(names, _packed(model, tuple(taken), tuple(sorted(free))), strict=False):
         if layout:
-            yield Device(str(name), model, memory, 0, mig=True, layout=layout)
+            yield Device(name, model, memory, 0, mig=True, layout=layout)
 
 
-def _pieces(card: Device) -> Layout:
-    return tuple(sorted({(share.profile, share.start) for share in card.entries.values() if share.profile}))
+def _pieces(device: Device) -> Layout:
+    return tuple(sorted({(share.profile, share.start) for share in device.entries.values() if share.profile}))
 
 
 @lru_cache(maxsize=1024)  # most nodes of a cluster are alike
 def _packed(model: str, taken: tuple[Layout, ...], free: tuple[str, ...]) -> tuple[Layout, ...]:
-    """The slices that are free beside those that are taken, on the least number of cards that can have them all."""
+    """Return the layouts of devices that have what is taken and what is free.
+
+    A few numbers of devices are tried, from the least that could have all memory slices on, each slice on the emptiest
+    device: that gives the layouts that operators cut. Otherwise each slice goes where it fits first.
+    """
     geometry = CARDS.get(model)
     largest_first = sorted(free, key=lambda profile: (-_size(geometry, profile), profile))
     whole = geometry.slices if geometry else _SEVENTHS
     slices = sum(_size(geometry, profile) for profile in (*free, *(name for pieces in taken for name, _ in pieces)))
-    for count in range(max(len(taken), -(-slices // whole)), len(taken) + len(free) + 1):
-        cards = [list(pieces) for pieces in taken] + [[] for _ in range(count - len(taken))]
-        if all(_put(cards, geometry, profile) for profile in largest_first):
-            return tuple(tuple(sorted(card)) for card in cards)
-    return taken
+    least = max(len(taken), -(-slices // whole))
+    for count in range(least, least + _TRIES):
+        devices = [list(pieces) for pieces in taken] + [[] for _ in range(count - len(taken))]
+        if all(_put(devices, geometry, profile) for profile in largest_first):
+            return tuple(tuple(sorted(pieces)) for pieces in devices)
+    devices = [list(pieces) for pieces in taken]
+    for profile in largest_first:
+        if not _put(devices, geometry, profile):
+            fresh: list[list[Piece]] = [[]]
+            if _put(fresh, geometry, profile):  # a slice that no device can have is not offered
+                devices += fresh
+    return tuple(tuple(sorted(pieces)) for pieces in devices)
 
 
-def _put(cards: list[list[Piece]], geometry: Card | None, profile: str) -> bool:
-    """Puts a slice on the emptiest card that can have it. False: none can."""
-    for card in sorted(cards, key=lambda card: sum(_size(geometry, name) for name, _ in card)):
-        start = _start(card, geometry, profile)
+def _put(devices: list[list[Piece]], geometry: Card | None, profile: str) -> bool:
+    """Put a slice on the emptiest device that can have it; return whether one can."""
+    for pieces in sorted(devices, key=lambda pieces: sum(_size(geometry, name) for name, _ in pieces)):
+        start = _start(pieces, geometry, profile)
         if start is not None:
-            card.append((profile, start))
+            pieces.append((profile, start))
             return True
     return False
 
 
-def _start(card: Sequence[Piece], geometry: Card | None, profile: str) -> int | None:
-    """Where the slice can be on the card: as high as possible, since large profiles need the low slices."""
+def _start(pieces: Sequence[Piece], geometry: Card | None, profile: str) -> int | None:
+    """Return the first memory slice that it can have there: as high as possible, since large profiles need low ones."""
     if geometry is None or (known := geometry.profile(profile)) is None:
         # Of a card whose geometry is not known, sevenths alone count.
-        used = {start for _, start in card}
-        room = sum(compute_of(name) for name, _ in card) + compute_of(profile) <= _SEVENTHS
-        return next(start for start in range(_SEVENTHS) if start not in used) if room else None
+        used = {start for _, start in pieces}
+        room = sum(compute_of(name) for name, _ in pieces) + compute_of(profile) <= _SEVENTHS
+        return next((start for start in range(_SEVENTHS) if start not in used), None) if room else None
     taken = 0
-    for name, start in card:
+    for name, start in pieces:
         other = geometry.profile(name)
-        taken |= other.mask(start) if other and start in other.starts else 0
-    return max(starts_that_fit(known, taken, sum(name == profile for name, _ in card)), default=None)
+        taken |= other.mask(start) if other and start in other.starts else 1 << start
+    return max(starts_that_fit(known, taken, sum(name == profile for name, _ in pieces)), default=None)
 
 
 def _size(geometry: Card | None, profile: str) -> int:
-    """How much of a card a slice takes: its memory slices, or its sevenths where the geometry is not known."""
+    """Return how much of a card a slice takes: its memory slices, or its sevenths where the geometry is not known."""
     known = geometry.profile(profile) if geometry else None
     return known.memory if known else compute_of(profile)

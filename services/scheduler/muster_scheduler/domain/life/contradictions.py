@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from muster_kernel.mig import overlap_free
 from muster_scheduler.domain.books.inventory import Inventory, NodeKey
 from muster_scheduler.domain.fleet.nodes import Device, Node
+from muster_scheduler.domain.fleet.slots import is_slot
 
 
 def settle(inventory: Inventory, nodes: Sequence[Node]) -> list[str]:
@@ -75,6 +76,8 @@ def _trouble(node: Node, device: Device, owner: NodeKey) -> str:
         return f"{_place(owner)} has it as well"
     if device.layout and not device.mig:
         return "it has MIG slices, and MIG is off"
+    if is_slot(device.uuid):  # it is no card: its slices may be on several
+        return ""
     if device.layout and device.card is not None and not overlap_free(device.card, device.layout):
         slices = ", ".join(f"{profile} at {start}" for profile, start in device.layout)
         return f"no {device.model} can have the slices {slices[:200]}"

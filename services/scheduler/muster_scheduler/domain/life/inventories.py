@@ -135,7 +135,7 @@ def _take_nodes(world: World, event: InventoryReported) -> None:
         known = world.inventory.nodes.get(node.key)
         if known is not None and known.ordered is not None:
             obey(node, order_of(known))
-        slots.spread(node, known)
+        world.oddities += slots.add_devices(node, known)
     world.oddities += contradictions.settle(world.inventory, nodes)
     pools = _sorted(world, event.cluster, nodes)
     moved = [node for node in nodes if _closes_otherwise(world, node)]
