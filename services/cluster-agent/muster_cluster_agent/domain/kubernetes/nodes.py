@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 from muster_cluster_agent.domain.fleet import Foreign, Node, NodeState, SlotGroup, Taint
@@ -37,7 +38,8 @@ class KubernetesNode:
     """A node of its JSON.
 
     silent_since: since when it has not been Ready; None: it is. tainted_at: when taints were added, where the cluster
-    says so, by their keys. Times in seconds since 1970.
+    says so, by their keys. Times in seconds since 1970. single: the MIG profile of each device
+    where the plugin has the strategy `single`.
     """
 
     name: str
@@ -51,6 +53,7 @@ class KubernetesNode:
     allocatable: Amounts
     out_of_service: bool = False
     tainted_at: tuple[tuple[str, float], ...] = ()
+    single: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,7 @@ def node_of(raw: Json) -> KubernetesNode:
             found.pop("cpu", 0), found.pop("memory", 0), tuple(sorted((n, a) for n, a in found.items() if a))
         ),
         out_of_service=any(one.key == OUT_OF_SERVICE for one in taints),
+        single=profile_of((metadata.get("labels") or {}).get(_PRODUCT, "").partition(_SINGLE)[2]),
         tainted_at=tuple((one["key"], at) for one in spec.get("taints") or () if (at := moment(one.get("timeAdded")))),
     )
 
@@ -129,7 +133,9 @@ def reported(node: KubernetesNode, others: Iterable[Pod], counting: Counting, dr
         ),
         foreign=foreign,
         slots=slots,
-        extended=tuple((name, amount) for name, amount in node.allocatable.extended if not _is_device(name, counting)),
+        extended=tuple(
+            (name, amount) for name, amount in node.allocatable.extended if not _is_device(name, counting.resource)
+        ),
     )
 
 
@@ -146,33 +152,36 @@ def slots_of(node: KubernetesNode, counting: Counting) -> tuple[SlotGroup, ...]:
     """
     labels = dict(node.labels)
     product, _, word = product_of(node).partition(_SINGLE)
-    single = profile_of(word)
-    if word and not single:
+    if word and not node.single:
         return ()
     groups = []
-    memory = 0 if single else _memory(labels)  # under `single` the label is about one slice
+    memory = 0 if node.single else _memory(labels)  # under `single` the label is about one slice
     for resource, count in device_units(node.allocatable.extended, counting):
-        groups.append(SlotGroup(resource, count, mig_profile(resource) or single, card_of(product, memory), memory))
+        groups.append(
+            SlotGroup(resource, count, mig_profile(resource) or node.single, card_of(product, memory), memory)
+        )
     return tuple(groups)
 
 
 def device_units(extended: Slots, counting: Counting) -> Slots:
     """Of extended resources those whose units are devices or MIG slices of the vendor that is counted."""
-    return tuple(one for one in extended if _is_device(one[0], counting))
+    return tuple(one for one in extended if _is_device(one[0], counting.resource))
 
 
 def charged_units(extended: Slots, counting: Counting, node: KubernetesNode | None) -> Slots:
     """What a replica on that node is charged for, of its extended resources: under `single` as the slices' resource."""
     units = device_units(extended, counting)
-    single = profile_of(product_of(node).partition(_SINGLE)[2]) if units and node is not None else ""
+    single = node.single if units and node is not None else ""
+    if not single:
+        return units
     vendor = counting.resource.partition("/")[0]
-    sliced = mig_resource(f"{vendor}/{MIG_RESOURCE}*", single)
-    return tuple((sliced, count) for _, count in units) if single else units
+    return tuple((mig_resource(f"{vendor}/{MIG_RESOURCE}*", single), count) for _, count in units)
 
 
-def _is_device(resource: str, counting: Counting) -> bool:
-    vendor = counting.resource.partition("/")[0]
-    return resource == counting.resource or (resource.startswith(f"{vendor}/") and bool(mig_profile(resource)))
+@lru_cache(maxsize=1024)  # asked of every resource of every pod, whenever a pod is looked at
+def _is_device(resource: str, whole: str) -> bool:
+    vendor = whole.partition("/")[0]
+    return resource == whole or (resource.startswith(f"{vendor}/") and bool(mig_profile(resource)))
 
 
 def product_of(node: KubernetesNode) -> str:
@@ -234,7 +243,7 @@ def _foreign(held: Sequence[Amounts], counting: Counting) -> Foreign:
         cpu_milli=sum(amounts.cpu for amounts in held),
         memory_bytes=sum(amounts.memory for amounts in held),
         slots=device_units(tuple(sorted(extended.items())), counting),
-        extended=tuple(sorted(one for one in extended.items() if not _is_device(one[0], counting))),
+        extended=tuple(sorted(one for one in extended.items() if not _is_device(one[0], counting.resource))),
     )
 
 
