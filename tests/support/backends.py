@@ -35,6 +35,7 @@ from muster_cluster_agent.ports import Backend, Changed
 from muster_kernel.reasons import RefusalCode
 
 DEVICES = tuple(Device(f"GPU-{slot}", "A100-40GB", 40 << 30, slot) for slot in range(2))
+_PORTION = 2_000
 
 
 @dataclass
@@ -58,6 +59,12 @@ class FakeBackend:
 
     async def list(self, workload_id: str | None = None) -> Sequence[Observed]:
         return [r for r in self.replicas.values() if workload_id in {None, r.workload_id}]
+
+    async def portions(self) -> AsyncIterator[Sequence[Observed]]:
+        replicas = [*self.replicas.values()]
+        for first in range(0, len(replicas), _PORTION):
+            yield replicas[first : first + _PORTION]
+            await asyncio.sleep(0)
 
     def observed_at(self) -> float:
         return self.clock()
@@ -258,6 +265,9 @@ class Forgetful:
 
     async def list(self, workload_id: str | None = None) -> Sequence[Observed]:
         return await self.inner.list(workload_id)
+
+    def portions(self) -> AsyncIterator[Sequence[Observed]]:
+        return self.inner.portions()
 
     def observed_at(self) -> float:
         return self.inner.observed_at()

@@ -40,6 +40,10 @@ class Backend(Protocol):
         """Every replica that is not removed, or those of one workload. Raises BackendError where it cannot be said."""
         ...
 
+    def portions(self) -> AsyncIterator[Sequence[Observed]]:
+        """Yield every replica that is not removed, some at a time: other tasks run between two portions."""
+        ...
+
     def observed_at(self) -> float:
         """Of when its replicas and nodes are known, in seconds since 1970: now, while it can be seen."""
         ...

@@ -25,7 +25,7 @@ BATCH_BYTES: Final = 128 << 10
 REWIND: Final = 3600.0  # seconds
 REMEMBERED: Final = 14 * 86400.0  # seconds for which telemetry is sure to know what it has counted
 _PERIOD: Final = 5.0
-_AT_ONCE: Final = 2000  # replicas between two turns of the others on the event loop
+_AT_ONCE: Final = 2000  # samples that are told together
 
 log = structlog.get_logger(__name__)
 
@@ -73,19 +73,20 @@ class Sampler:
             return
         rewinds = self._rewinds
         self._ended.clear()
-        replicas = await self._backend.list()
-        complete = True
-        for first in range(0, len(replicas), _AT_ONCE):
-            samples: list[Sample] = []
-            for replica in replicas[first : first + _AT_ONCE]:
+        complete, present = True, set[str]()
+        samples: list[Sample] = []
+        async for replicas in self._backend.portions():
+            for replica in replicas:
+                present.add(replica.name)
                 found = [] if replica.name in self._ended else self._cut(replica, now)
                 complete = complete and len(found) < MOST
                 samples += found
-            self._tell(samples)
-            await asyncio.sleep(0)
+            if len(samples) >= _AT_ONCE:
+                self._tell(samples)
+                samples = []
+        self._tell(samples)
         if rewinds != self._rewinds:
             return  # what this round told may be lost
-        present = {replica.name for replica in replicas}
         self._told = {name: until for name, until in self._told.items() if name in present}
         self._reached = boundary(now) if complete else 0.0
 

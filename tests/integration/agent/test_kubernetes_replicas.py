@@ -358,6 +358,16 @@ async def test_a_run_whose_line_is_not_taken_holds_no_other_up() -> None:
         assert "GONE" not in here.told.states(1)
 
 
+async def test_others_run_while_every_replica_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend_module, "_TURN", 2)
+    async with scene() as made, loop(made) as here:
+        here.agent.take(assignment("sleep 1000", count=5))
+        await here.until(lambda: len(made.kubelets.starts) == 5)
+        portions = [portion async for portion in here.backend.portions()]
+        assert [len(portion) for portion in portions] == [2, 2, 1]
+        assert {one.name for portion in portions for one in portion} == set(made.kubelets.starts)
+
+
 async def test_a_pod_whose_call_is_under_way_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     passed = counted_rounds(monkeypatch)
     asked: list[str] = []

@@ -123,9 +123,13 @@ class Cache:
         found = (self.replica(name) for name in sorted(names))
         return [one for one in found if one is not None]
 
+    def names(self) -> list[str]:
+        """Of every replica that has a pod or an end, also of those that are removed."""
+        return [*{**self.by_name, **self.ends}]
+
     def all(self) -> list[Observed]:
         """All replicas that are not removed."""
-        found = (self.replica(name) for name in {**self.by_name, **self.ends})
+        found = (self.replica(name) for name in self.names())
         return [one for one in found if one is not None]
 
     def replica(self, name: str) -> Observed | None:
