@@ -13,10 +13,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from muster_chassis.settings import Settings
+
 WATCHDOG: Final = "Timeout (0:"
 """An event loop stood still, and its process ended for that."""
-WATCHDOG_SECONDS: Final = 9.0
-"""A process that was stopped for longer ends when it goes on: its limit is ten seconds, set back each second."""
+WATCHDOG_SECONDS: Final[float] = 0.9 * Settings.model_fields["stall_seconds"].default
+"""A process that was stopped for longer may end when it goes on: its clock is set back ten times within its limit."""
 NEVER: Final = (
     "Traceback (most recent call last)",
     "was created in a different Context",
@@ -34,18 +36,16 @@ def read(folder: Path, stopped: Mapping[str, int] = MappingProxyType({})) -> lis
 
     stopped: by service, how often the run itself stopped it for longer than its watchdog waits.
     """
-    logs = sorted(path for path in folder.glob("*.log*") if path.name.partition(".")[0] not in _THEIRS)
-    return [
-        found
-        for path in logs
-        for found in of_lines(
-            path.name, path.read_text(errors="replace").splitlines(), stopped.get(path.name.partition(".")[0], 0)
-        )
-    ]
+    found: list[str] = []
+    for path in sorted(folder.glob("*.log*")):
+        service = path.name.partition(".")[0]
+        if service not in _THEIRS:
+            found += of_lines(path.name, path.read_text(errors="replace").splitlines(), stopped.get(service, 0))
+    return found
 
 
 def of_lines(name: str, lines: Iterable[str], stopped: int = 0) -> list[str]:
-    """The same for the lines of one log. So many words of the watchdog are the run's own doing."""
+    """The same for the lines of one log. stopped: so many words of the watchdog are the run's own doing."""
     found = Counter(_cause(line) for line in lines if any(word in line for word in NEVER))
     for cause in [cause for cause in found if WATCHDOG in cause]:
         found[cause] -= stopped

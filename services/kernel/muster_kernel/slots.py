@@ -9,22 +9,26 @@ from __future__ import annotations
 import re
 from typing import Final
 
-MIG_RESOURCE: Final = "mig-"
-"""How the names of MIG resources begin, after the vendor's domain."""
+_MIG: Final = "mig-"
 _MEDIA: Final = ".me"
 _ANY: Final = "*"
 _PROFILE: Final = re.compile(r"[1-9][0-9]*g\.[1-9][0-9]*gb(\+me)?")
 
 
+def mig_family(resource: str) -> str:
+    """Return the family of all MIG resources of a resource's vendor, such as `nvidia.com/mig-*`."""
+    return f"{resource.partition('/')[0]}/{_MIG}{_ANY}"
+
+
 def mig_resource(family: str, profile: str) -> str:
-    """The resource of a profile. family: the resource itself, or `VENDOR/mig-*` for every MIG resource of a vendor."""
+    """Return the resource of a profile. family: of `mig_family`, or one resource, which is returned as it is."""
     return family.replace(_ANY, profile.replace("+", "."), 1)
 
 
 def mig_profile(resource: str) -> str:
     """Return the MIG profile whose slices are units of the resource; empty: it is no MIG resource."""
     word = resource.partition("/")[2]
-    return profile_of(word.removeprefix(MIG_RESOURCE)) if word.startswith(MIG_RESOURCE) else ""
+    return profile_of(word.removeprefix(_MIG)) if word.startswith(_MIG) else ""
 
 
 def profile_of(word: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 from muster_cluster_agent.domain.kubernetes import marks
 from muster_cluster_agent.handlers import agenda
 from muster_cluster_agent.ports import StatusReport
+from tests.support.agents import workload_id
 from tests.support.fake_api_server import Fault
 from tests.support.kubernetes_backends import NAMESPACE, PROJECT, Scene, scene
 from tests.support.kubernetes_loops import Loop, assignment, counted_rounds, gang, loop, release
@@ -131,6 +132,26 @@ async def test_the_first_replicas_of_a_project_make_its_namespace_once() -> None
         here.agent.take(replace(gang("sleep 1000", workers=4), namespace="runai-new", project="new"))
         await here.until(lambda: len(here.pods()) == 4)
         assert len(asked) == 1
+
+
+async def test_a_namespace_whose_call_is_slow_holds_up_no_other() -> None:
+    file = "cluster: c\nbackend: kubernetes\nkubeconfig: none\n"
+    async with scene() as made, loop(made, file=file) as here:
+        answers = iter([Fault(silent=True)])
+        asked: list[str] = []
+
+        def first_is_slow(verb: str, path: str) -> Fault | None:
+            if verb != "POST" or path != "/api/v1/namespaces":
+                return None
+            asked.append(path)
+            return next(answers, None)
+
+        made.server.fault = first_is_slow
+        here.agent.take(assignment("sleep 1000", namespace="runai-slow"))
+        await here.until(lambda: bool(asked))
+        here.agent.take(replace(assignment("sleep 1000", namespace="runai-new"), workload_id=workload_id(2)))
+        await here.until(lambda: bool(here.pods()))
+        assert {pod["metadata"]["namespace"] for pod in here.pods().values()} == {"runai-new"}
 
 
 async def test_a_pod_that_has_vanished_holds_no_namespace_up() -> None:

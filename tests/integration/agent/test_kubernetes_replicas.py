@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from muster_cluster_agent.domain.fleet import NodeState
 from muster_cluster_agent.domain.kubernetes import lines, substates
 from muster_cluster_agent.domain.model import Failure, State
 from muster_cluster_agent.ports import StatusReport
-from tests.support.agents import workload_id
 from tests.support.fake_api_server import Fault
 from tests.support.fake_kubelet import now
 from tests.support.kubernetes_backends import FILE, scene
@@ -344,47 +342,6 @@ async def test_a_release_waits_for_a_pod_of_which_the_answer_was_lost() -> None:
         made.kubelets.held.clear()
         await here.nothing_left()
         assert here.told.states(1)[-1] == "GONE"
-
-
-async def test_a_run_whose_line_is_not_taken_holds_no_other_up() -> None:
-    async with scene() as made, loop(made) as here:
-        here.agent.take(assignment("sh -c 'exit 0'"))
-        await here.until(lambda: len(here.pods()) == 1)
-        (first,) = (root["metadata"]["name"] for root in here.server.objects["configmaps"].values())
-        slow = f"/configmaps/{first}"
-        made.server.fault = lambda verb, path: Fault(silent=True) if verb == "PATCH" and path.endswith(slow) else None
-        here.agent.take(replace(assignment("sh -c 'exit 0'"), workload_id=workload_id(2)))
-        await here.until(lambda: here.told.states(2)[-1:] == ["GONE"])
-        assert "GONE" not in here.told.states(1)
-
-
-async def test_others_run_while_every_replica_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend_module, "_TURN", 2)
-    async with scene() as made, loop(made) as here:
-        here.agent.take(assignment("sleep 1000", count=5))
-        await here.until(lambda: len(made.kubelets.starts) == 5)
-        portions = [portion async for portion in here.backend.portions()]
-        assert [len(portion) for portion in portions] == [2, 2, 1]
-        assert {one.name for portion in portions for one in portion} == set(made.kubelets.starts)
-
-
-async def test_a_pod_whose_call_is_under_way_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    passed = counted_rounds(monkeypatch)
-    asked: list[str] = []
-
-    def fault(verb: str, path: str) -> Fault | None:
-        if verb == "POST" and path.endswith("/pods"):
-            asked.append(path)
-            return Fault(silent=True)
-        return None
-
-    async with scene() as made, loop(made) as here:
-        made.server.fault = fault
-        here.agent.take(assignment("sleep 1000"))
-        await until(lambda: bool(asked))
-        before = len(passed)
-        await until(lambda: len(passed) > before + 3)
-        assert len(asked) == 1
 
 
 async def test_a_start_that_lasts_says_what_it_is_doing(monkeypatch: pytest.MonkeyPatch) -> None:

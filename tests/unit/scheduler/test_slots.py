@@ -1,4 +1,4 @@
-"""MIG slices that a cluster only counts: the cards that stand for them, and what an agent is told of them."""
+"""MIG slices that a cluster only counts: the devices that have them in the inventory, and records of assignments."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_cards_have_what_is_free_and_keep_what_is_held(
                     uuid, Kind.SLICE, profile=profile, start=start
                 )
         choices = choices[2:]
-        if report:  # where nothing is reported, the books keep the cards of what is held
+        if report:  # without a report the inventory keeps the devices that are held
             known = made
 
 

@@ -38,5 +38,5 @@ def identity(plan: ReplicaPlan) -> dict[str, str]:
 
 
 def counted(slots: Slots) -> list[dict[str, object]]:
-    """What MUSTER_DEVICES says of devices that are counted only."""
+    """Return the value of MUSTER_DEVICES, before JSON, for a replica of which only the number of devices is known."""
     return [{**({"resource": resource} if resource else {}), "count": count} for resource, count in slots]

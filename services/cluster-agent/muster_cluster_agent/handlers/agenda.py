@@ -20,8 +20,8 @@ from muster_cluster_agent.domain.plan import Plans
 _RETRY_SECONDS: Final = 0.5
 _LONGEST_RETRY: Final = 30.0
 _MOST_DOUBLINGS: Final = 10
-_QUIET: Final = 4  # workers at most that are busy while objects that are left over are taken away
-_LEFT_OVER_SECONDS: Final = 30.0  # after which they come first
+_QUIET: Final = 4  # with fewer busy workers, objects that are left over are deleted
+_LEFT_OVER_SECONDS: Final = 30.0  # after which they are deleted before anything else is done
 _REMEMBERED: Final = 4_000  # tombstones of finished workloads; the back end keeps the names that it removed for good
 
 
@@ -128,11 +128,11 @@ class Agenda:
     async def take(self) -> tuple[str, bool]:
         """Waits for a workload that is due and that no other task works on. `done` gives it back.
 
-        The second value: whether what is left over of it is to be taken away now.
+        The second value: whether the objects that are left over of it are to be deleted now.
         """
         while True:
             for left_over in (True, False) if self._is_overdue() else (False, True):
-                if left_over and not self._may_clean_up():
+                if left_over and not self._may_delete():
                     continue
                 workload_id = self._next(self._left_over if left_over else self._queue)
                 if workload_id is not None:
@@ -144,7 +144,7 @@ class Agenda:
     def done(self, workload_id: str) -> None:
         """The worker has finished with it; it may have become due again meanwhile."""
         self._busy.discard(workload_id)
-        if workload_id in self._queue or (self._left_over and self._may_clean_up()):
+        if workload_id in self._queue or (self._left_over and self._may_delete()):
             self._work.set()
 
     @property
@@ -156,7 +156,7 @@ class Agenda:
         since = next(iter(self._left_over.values()), None)
         return since is not None and time.monotonic() - since > _LEFT_OVER_SECONDS
 
-    def _may_clean_up(self) -> bool:
+    def _may_delete(self) -> bool:
         return len(self._busy) < _QUIET or self._is_overdue()
 
     def _next(self, queue: OrderedDict[str, Any]) -> str | None:

@@ -241,7 +241,7 @@ class Agent:
         while True:
             workload_id, left_over = await self.agenda.take()
             try:
-                await self._settle(workload_id, tidy=left_over)
+                await self._settle(workload_id, left_over=left_over)
             except BackendError as error:  # it does not answer now: no fault of the workload, and none of ours
                 log.warning("workload_not_settled", workload_id=workload_id, error=str(error))
                 self.agenda.again(workload_id)
@@ -261,10 +261,10 @@ class Agent:
             refusal = Refuse(workload_id, newest.generation, newest.attempt, RefusalCode.AGENT_ERROR, text)
             self.telling.refuse_once(case, refusal)
 
-    async def _settle(self, workload_id: str, *, tidy: bool) -> None:
+    async def _settle(self, workload_id: str, *, left_over: bool) -> None:
         """Tells how the workload's replicas stand, then does what is due.
 
-        tidy: what is left over of its runs is deleted too; otherwise that waits until few workers are busy.
+        left_over: the objects of runs that are over are deleted too; otherwise that waits until few workers are busy.
         """
         case = self.agenda.case(workload_id)
         self._nodes = await self._backend.nodes()
@@ -298,7 +298,7 @@ class Agent:
         # What was here went only after the bus had acknowledged its GONE; what never was is answered for.
         finished = isinstance(case.desired, Release) and (case.acknowledged or not case.answered)
         if idle and finished and isinstance(case.desired, Release):
-            if not tidy:
+            if not left_over:
                 self.agenda.mark_left_over(workload_id)
                 return
             case.idle = False  # until it has worked: it is tried again where it fails

@@ -107,6 +107,7 @@ def _share(share: Share) -> fleet_pb2.DeviceShare:
 Spot = tuple[str, int, int, str, Grant]
 """(role, rank, k, node, grant) of one replica."""
 Counts = tuple[tuple[str, int], ...]
+"""(resource, units) of what a replica holds of its node's slot groups; an empty resource: of the whole devices."""
 
 
 def add_runs(into: RepeatedCompositeFieldContainer[fleet_pb2.ReplicaRun], spots: Sequence[Spot]) -> None:
@@ -133,7 +134,7 @@ _by_rank: Final = itemgetter(0, 1)
 
 
 def _counts(grant: Grant) -> Counts:
-    """Return what it holds of its node's slot groups, as (resource, units); empty: it holds none of them."""
+    """Return what a grant holds of slot groups; empty: nothing."""
     if grant.slots:
         return (("", grant.slots),)
     return counts_of(grant.shares) if grant.shares and is_slot(grant.shares[0].device) else ()

@@ -153,9 +153,7 @@ def node(world: World, of: Node) -> fleet_pb2.NodeView:
         free_cpu_milli=max(0, of.free_cpu),
         memory_bytes=of.memory,
         free_memory_bytes=max(0, of.free_memory),
-        devices=_anonymous(world, of)
-        if of.slots
-        else [_device(world, of, number) for number in range(len(of.devices))],
+        devices=_anonymous(world, of) if of.slots else _devices(world, of),
         taints=[fleet_pb2.Taint(key=key, value=value, effect=effect) for key, value, effect in of.taints],
         ordered_by=of.ordered_by,
     )
@@ -166,11 +164,18 @@ def node(world: World, of: Node) -> fleet_pb2.NodeView:
     return view
 
 
-def _device(world: World, of: Node, number: int) -> fleet_pb2.DeviceUse:
-    device = of.devices[number]
+def _devices(world: World, of: Node) -> list[fleet_pb2.DeviceUse]:
+    """Return the devices by name; those of slot groups have none, and are numbered."""
+    return [
+        _device(world, f"{of.name}/{number}" if is_slot(device.uuid) else device.uuid, device)
+        for number, device in enumerate(of.devices)
+    ]
+
+
+def _device(world: World, name: str, device: Device) -> fleet_pb2.DeviceUse:
     holders = sorted({holder.workload for holder in device.entries})
     made = fleet_pb2.DeviceUse(
-        uuid=f"{of.name}/{number}" if is_slot(device.uuid) else device.uuid,
+        uuid=name,
         model=device.model,
         mode=_mode(device),
         free_milli=_free_of(device),

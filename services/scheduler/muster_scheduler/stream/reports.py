@@ -29,7 +29,6 @@ _MOST_STARTS: Final = 10**9
 _MOST_REPORTS: Final = 1 << 53
 _MOST_WINDOWS: Final = 64  # of one node
 _MOST_GROUPS: Final = 32  # of slots of one node
-_LONGEST_RESOURCE: Final = 316  # characters of a domain and a name
 _LONGEST_VERSION: Final = 40  # characters
 MOST_OBJECTS: Final = 2_000
 """Names of one kind in one namespace; agents cut there too."""
@@ -193,7 +192,7 @@ def _node(cluster: str, node: fleet_pb2.Node) -> Node:
 
 
 def _groups(node: fleet_pb2.Node) -> tuple[SlotGroup, ...]:
-    """Return what the node's cluster only counts. Of two groups of one resource the first counts."""
+    """Return the node's slot groups. Of two groups of one resource the first counts."""
     foreign = Counter[str]()
     for taken in node.foreign.slots:
         foreign[taken.resource] += taken.count
@@ -202,7 +201,7 @@ def _groups(node: fleet_pb2.Node) -> tuple[SlotGroup, ...]:
         groups.setdefault(
             each.resource,
             SlotGroup(
-                values.text(each.resource, _LONGEST_RESOURCE),
+                values.text(each.resource, values.RESOURCE_LIMIT),
                 values.text(each.mig_profile),
                 values.text(each.model),
                 min(each.memory_bytes, values.MOST),
@@ -221,7 +220,7 @@ def _windows(said: Iterable[fleet_pb2.MaintenanceWindow]) -> tuple[tuple[int, in
 
 def _device(device: fleet_pb2.Device, foreign: frozenset[str]) -> Device:
     if is_slot(device.uuid):
-        raise Reject(f"a device has the name {device.uuid[:60]!r}: such names stand for slots of a node")
+        raise Reject(f"a device has the name {device.uuid[:60]!r}: the inventory names the slots of a node like this")
     made = Device(
         uuid=values.text(device.uuid),
         model=values.text(device.model),

@@ -16,7 +16,7 @@ MESSAGE_LIMIT: Final = 1024
 MOST: Final = 1 << 53  # milli-CPU or bytes of one node or request: beyond any, and sums of many nodes stay exact
 _LARGEST: Final = (1 << 63) - 1
 _NAME_LIMIT: Final = 253
-_RESOURCE_LIMIT: Final = 316  # characters of a domain and a name
+RESOURCE_LIMIT: Final = 316  # characters of a domain and a name
 _MOST_RESOURCES: Final = 64
 _LINES: Final = 3  # of a log that a message shows
 _LINE: Final = 160  # characters of each
@@ -43,7 +43,7 @@ def number(value: int, what: str, largest: int = _LARGEST) -> int:
 def amounts(named: Mapping[str, int]) -> dict[str, int]:
     """Amounts of named resources, by name: the first so many, each at most what anybody counts."""
     kept = sorted(name for name in named if named[name])[:_MOST_RESOURCES]
-    return {text(name, _RESOURCE_LIMIT): min(named[name], MOST) for name in kept}
+    return {text(name, RESOURCE_LIMIT): min(named[name], MOST) for name in kept}
 
 
 def micros(time: Timestamp) -> int:

@@ -166,7 +166,8 @@ class Acting:
         """Looks after pods that were asked for and were never seen. Raises BackendError.
 
         One that is still wanted is asked for again, since its name makes that safe; any other is waited for until no
-        call that made it can be under way.
+        call that made it can be under way. One whose call is under way now is left alone: a slow API server gets no
+        second call for it.
         """
         self.unseen()
         late = time.monotonic() - _UNSEEN_SECONDS

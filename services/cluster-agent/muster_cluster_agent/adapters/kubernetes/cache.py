@@ -124,7 +124,7 @@ class Cache:
         return [one for one in found if one is not None]
 
     def names(self) -> list[str]:
-        """Of every replica that has a pod or an end, also of those that are removed."""
+        """Return the name of every replica that has a pod or an end, removed ones included."""
         return [*{**self.by_name, **self.ends}]
 
     def all(self) -> list[Observed]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -51,7 +51,7 @@ _CONFLICT: Final = 409
 _POD_SECURITY: Final = "pod-security.kubernetes.io/enforce"
 _PAGE: Final = "500"
 _MUTABLE: Final = frozenset({SERVICE, INGRESS})  # they follow the newest revision; a claim holds data and stays
-_UNSEEN_SECONDS: Final = 10.0  # in which a namespace that was made is seen
+_SEEN_SECONDS: Final = 10.0  # in which a namespace that was made is seen
 _REMEMBERED: Final = 20_000  # roots, so that a member of a gang costs no call for what the gang shares
 
 
@@ -100,7 +100,7 @@ class Prerequisites:
         self._clock = clock
         self._known: OrderedDict[tuple[str, str], _Known] = OrderedDict()  # by namespace and root
         self._with_programs: set[str] = set()  # namespaces
-        self._making = asyncio.Lock()
+        self._making: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by namespace: a slow one holds up no other
         self._made_at: dict[str, float] = {}  # namespaces that may not be seen yet: monotonic seconds
         cache.namespace_listeners.append(self.forget)
 
@@ -324,8 +324,8 @@ class Prerequisites:
         if found is not None and found.accepts(plan.project, self._owner):
             return None
         if found is None and self._managed:
-            async with self._making:  # the first replicas of a project ask side by side: one makes it for all of them
-                if self._made_at.get(plan.namespace, -inf) > time.monotonic() - _UNSEEN_SECONDS:
+            async with self._making[plan.namespace]:  # the first replicas of a project come together: one makes it
+                if self._made_at.get(plan.namespace, -inf) > time.monotonic() - _SEEN_SECONDS:
                     return None
                 found = await self._make_namespace(plan)
                 if found.accepts(plan.project, self._owner):
@@ -335,7 +335,7 @@ class Prerequisites:
         return refusals.namespace(plan.namespace, plan.project, found)
 
     async def _make_namespace(self, plan: ReplicaPlan) -> Namespace:
-        """The namespace of a project, which is made where it is missing. Raises ApiError or Unreachable."""
+        """Make the namespace of a project where it is missing, and return it. Raises ApiError or Unreachable."""
         labels = {**self._owner.labels(), marks.PROJECT: plan.project, **self._enforced}
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": plan.namespace, "labels": labels}}
         try:

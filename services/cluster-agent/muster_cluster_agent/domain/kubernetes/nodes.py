@@ -17,7 +17,7 @@ from muster_cluster_agent.domain.kubernetes.amounts import Amounts, quantities
 from muster_cluster_agent.domain.kubernetes.pods import Pod, moment
 from muster_cluster_agent.domain.model import NodeHealth, NodeView, Slots
 from muster_kernel.cards import card_of
-from muster_kernel.slots import MIG_RESOURCE, mig_profile, mig_resource, profile_of
+from muster_kernel.slots import mig_family, mig_profile, mig_resource, profile_of
 
 Json = Mapping[str, Any]
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
@@ -38,8 +38,8 @@ class KubernetesNode:
     """A node of its JSON.
 
     silent_since: since when it has not been Ready; None: it is. tainted_at: when taints were added, where the cluster
-    says so, by their keys. Times in seconds since 1970. single: the MIG profile of each device
-    where the plugin has the strategy `single`.
+    says so, by their keys. Times in seconds since 1970. single: the MIG profile of each device under the plugin's
+    strategy `single`.
     """
 
     name: str
@@ -145,37 +145,36 @@ def view(node: KubernetesNode, now: float, counting: Counting) -> NodeView:
 
 
 def slots_of(node: KubernetesNode, counting: Counting) -> tuple[SlotGroup, ...]:
-    """Its devices and MIG slices, by resource (kubernetes.md 7.2).
+    """Return the node's devices and MIG slices, by resource (kubernetes.md 7.2).
 
-    Under the plugin's `single` strategy each unit of a whole device's resource is a slice, and the product says so. A
-    product that names something else than a profile there offers nothing.
+    Under the plugin's strategy `single` each unit of a whole device's resource is a slice, and the product ends in its
+    profile. A node whose product ends in something else there offers nothing.
     """
     labels = dict(node.labels)
     product, _, word = product_of(node).partition(_SINGLE)
     if word and not node.single:
         return ()
-    groups = []
     memory = 0 if node.single else _memory(labels)  # under `single` the label is about one slice
-    for resource, count in device_units(node.allocatable.extended, counting):
-        groups.append(
-            SlotGroup(resource, count, mig_profile(resource) or node.single, card_of(product, memory), memory)
-        )
-    return tuple(groups)
+    model = card_of(product, memory)
+    return tuple(
+        SlotGroup(resource, count, mig_profile(resource) or node.single, model, memory)
+        for resource, count in device_units(node.allocatable.extended, counting)
+    )
 
 
 def device_units(extended: Slots, counting: Counting) -> Slots:
-    """Of extended resources those whose units are devices or MIG slices of the vendor that is counted."""
+    """Return the resources whose units are devices or MIG slices of the vendor that is counted."""
     return tuple(one for one in extended if _is_device(one[0], counting.resource))
 
 
 def charged_units(extended: Slots, counting: Counting, node: KubernetesNode | None) -> Slots:
-    """What a replica on that node is charged for, of its extended resources: under `single` as the slices' resource."""
+    """Return the units that a replica on a node is charged for; under `single` as units of the slices' resource."""
     units = device_units(extended, counting)
     single = node.single if units and node is not None else ""
     if not single:
         return units
-    vendor = counting.resource.partition("/")[0]
-    return tuple((mig_resource(f"{vendor}/{MIG_RESOURCE}*", single), count) for _, count in units)
+    resource = mig_resource(mig_family(counting.resource), single)
+    return tuple((resource, count) for _, count in units)
 
 
 @lru_cache(maxsize=1024)  # asked of every resource of every pod, whenever a pod is looked at

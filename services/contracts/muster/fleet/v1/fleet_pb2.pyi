@@ -489,7 +489,7 @@ Global___SlotGroup: _TypeAlias = SlotGroup  # noqa: Y015
 
 @_typing.final
 class SlotCount(_message.Message):
-    """Units of a resource that stands in a node's slot groups."""
+    """Units of a resource of a node's slot groups."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -737,7 +737,7 @@ class Node(_message.Message):
 
     @_builtins.property
     def slots(self) -> _containers.RepeatedCompositeFieldContainer[Global___SlotGroup]:
-        """What it has of devices and MIG slices that nothing tells apart; none where `devices` names them."""
+        """Its devices and MIG slices where its cluster only counts them; empty if `devices` names them."""
 
     def __init__(
         self,

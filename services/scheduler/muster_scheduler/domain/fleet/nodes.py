@@ -47,7 +47,7 @@ class Mig(Enum):
 
 
 class SlotGroup(NamedTuple):
-    """Devices or MIG slices of a node that its cluster only counts: units of one resource.
+    """Devices or MIG slices of a node that its cluster counts and does not tell apart: units of one resource.
 
     profile: of the slices; empty: whole devices. memory: bytes of a whole device, 0: not known. units: how many there
     are. foreign: how many of them others hold.

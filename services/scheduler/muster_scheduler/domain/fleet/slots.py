@@ -1,11 +1,11 @@
-"""Slot groups: devices and MIG slices that a cluster only counts, as the scheduler's books have them.
+"""Slot groups: devices and MIG slices that a cluster counts and does not tell apart, as the inventory has them.
 
-Called for the nodes of a report before the books take them, and where an agent is told what a replica holds.
+Called for the nodes of a report before the inventory takes them, and for the records of assignments.
 Whole devices are a number of the node (`Node.slots`). MIG slices need devices, since placement, quotas and explanations
 know slices by their device: the slices of a node are put on as few devices as can have them. The kubelet alone decides
-on which physical card a slice is.
+on which physical card a slice is (reference/kubernetes.md 7.2).
 Holds: of each resource no more is offered than the node has, minus what others hold, minus what replicas hold; a slice
-that a replica holds stays where it is; the same report on the same books gives the same devices, however often.
+that a replica holds does not move; a report that is applied twice to the same inventory gives the same devices.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from muster_kernel.mig import CARDS, Card, compute_of, starts_that_fit
-from muster_kernel.slots import MIG_RESOURCE, is_mig_profile, mig_resource
+from muster_kernel.slots import is_mig_profile, mig_family, mig_profile, mig_resource
 from muster_scheduler.domain.asked.requests import Kind, Share
 from muster_scheduler.domain.fleet.nodes import Device, Node, SlotGroup
 
 MOST_SLICES: Final = 128
-"""MIG slices of one node, and whole devices beside them, that are offered: a node has sixteen cards at most."""
+"""Offered units of one family on one node at most: sixteen cards with seven slices have 112."""
 _PREFIX: Final = "slots:"
 _SEVENTHS: Final = 7
 _TRIES: Final = 4  # numbers of devices that are tried before the slices are put where they fit first
@@ -40,12 +40,12 @@ class SlotDevice(NamedTuple):
     number: int
 
     def __str__(self) -> str:
-        """As the books have it; no agent names a device like this."""
+        """Return the name that the inventory uses; the name of a reported device never begins like this."""
         return f"{_PREFIX}{self.cluster}/{self.node}/{self.family}/{self.number}"
 
 
 def is_slot(device: str) -> bool:
-    """Return whether a device of the books belongs to a slot group."""
+    """Return whether a device of the inventory belongs to a slot group."""
     return device.startswith(_PREFIX)
 
 
@@ -61,9 +61,9 @@ def counts_of(shares: Sequence[Share]) -> tuple[tuple[str, int], ...]:
 
 
 def add_devices(node: Node, known: Node | None) -> list[str]:
-    """Give a reported node what its slot groups offer; return what cannot be, for people. known: the node in the books.
+    """Add to a reported node what its slot groups offer; return what cannot be true in them, for people.
 
-    The groups themselves are left as they are, so that a report may be applied again.
+    known: the node in the inventory. The groups do not change, so that a report can be applied again.
     """
     node.devices = [device for device in node.devices if not is_slot(device.uuid)]
     groups = [group for group in node.groups if not group.profile or is_mig_profile(group.profile)]
@@ -76,14 +76,20 @@ def add_devices(node: Node, known: Node | None) -> list[str]:
     if not groups:
         return wrong
     held = {device.uuid: device for device in known.devices if device.entries and is_slot(device.uuid)} if known else {}
-    if not any(group.profile for group in groups):
-        shares = [share for device in held.values() for share in device.entries.values() if share.kind is Kind.WHOLE]
-        node.slots = max(0, sum(group.units for group in groups) - len(shares))
+    if any(group.profile for group in groups):
+        node.slots = node.foreign_slots = 0
+        _add_slices(node, groups, held, known.used_slots if known else 0)
+    else:
+        # Devices that replicas hold by name were placed while the node had slices.
+        named = [share for device in held.values() for share in device.entries.values() if share.kind is Kind.WHOLE]
+        node.slots = max(0, sum(group.units for group in groups) - len(named))
         node.foreign_slots = sum(group.foreign for group in groups)
         node.slot_model = groups[0].model
-        return wrong
-    node.slots = node.foreign_slots = 0
-    used = known.used_slots if known else 0  # held as a number, from before the node had slices
+    return wrong
+
+
+def _add_slices(node: Node, groups: Sequence[SlotGroup], held: Mapping[str, Device], used: int) -> None:
+    """Add the devices of a node with MIG slices. used: units held as a number, from before the node had slices."""
     families: dict[str, list[SlotGroup]] = {}
     for group in groups:
         families.setdefault(_family(group), []).append(group)
@@ -94,13 +100,11 @@ def add_devices(node: Node, known: Node | None) -> list[str]:
             device.slot = len(node.devices)
             device.tally()
             node.devices.append(device)
-    return wrong
 
 
 def _family(group: SlotGroup) -> str:
     """Return what the resources have in common whose slices may be on one device."""
-    vendor, _, word = group.resource.partition("/")
-    return f"{vendor}/{MIG_RESOURCE}*" if group.profile and word.startswith(MIG_RESOURCE) else group.resource
+    return mig_family(group.resource) if group.profile and mig_profile(group.resource) else group.resource
 
 
 def _whole(

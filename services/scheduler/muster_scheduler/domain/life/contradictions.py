@@ -76,7 +76,7 @@ def _trouble(node: Node, device: Device, owner: NodeKey) -> str:
         return f"{_place(owner)} has it as well"
     if device.layout and not device.mig:
         return "it has MIG slices, and MIG is off"
-    if is_slot(device.uuid):  # it is no card: its slices may be on several
+    if is_slot(device.uuid):  # its slices may be on several cards
         return ""
     if device.layout and device.card is not None and not overlap_free(device.card, device.layout):
         slices = ", ".join(f"{profile} at {start}" for profile, start in device.layout)
