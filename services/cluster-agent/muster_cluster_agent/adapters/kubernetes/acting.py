@@ -19,6 +19,7 @@ from muster_cluster_agent.adapters.kubernetes.cache import Cache
 from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client, Unreachable
 from muster_cluster_agent.adapters.kubernetes.prerequisites import Prerequisites
 from muster_cluster_agent.adapters.kubernetes.recorder import Recorder, path_of
+from muster_cluster_agent.adapters.kubernetes.tombstones import Tombstones
 from muster_cluster_agent.domain.actions import (
     ALREADY,
     DONE,
@@ -81,6 +82,7 @@ class Acting:
         cache: Cache,
         recorder: Recorder,
         prerequisites: Prerequisites,
+        tombstones: Tombstones,
         owner: Owner,
         style: Style,
         clock: Callable[[], float] = time.time,
@@ -92,6 +94,7 @@ class Acting:
         self._style = style
         self._prerequisites = prerequisites
         self._clock = clock
+        self._tombstones = tombstones
         self._unseen: dict[str, UnseenPod] = {}
         self._under_way: set[str] = set()  # replicas whose pods are being asked for now
         self._closed: OrderedDict[str, RunKey] = OrderedDict()  # workloads of which runs are over, of the last ones
@@ -220,7 +223,7 @@ class Acting:
         return await self._write(plan.namespace, plan.gang, gone)
 
     async def stop(self, action: Stop) -> Answer:
-        """Write down why a replica stops, so that the next agent knows it too, and delete its pod."""
+        """Delete the pod of a replica. The next agent knows why from a tombstone, or from the line written before."""
         pod = self._cache.by_name.get(action.name)
         if action.name in self._cache.ends:
             return ALREADY
@@ -232,9 +235,11 @@ class Acting:
         return await self.end(pod, StopRequest(action.reason, action.grace))
 
     async def end(self, pod: Pod, asked: StopRequest) -> Answer:
-        """Delete a pod; write down why first, if that is not written yet."""
+        """Delete a pod; write down why first, if no tombstone says it and it is not written yet."""
         try:
-            if self._cache.stops.get(pod.name) != asked:
+            if asked == self._tombstones.stop_request_for(pod):
+                self._cache.stops[pod.name] = asked
+            elif self._cache.stops.get(pod.name) != asked:
                 await self._recorder.note_stop(pod, asked)
         except BackendError as error:
             return Answer(Outcome.UNKNOWN, str(error))
@@ -250,7 +255,7 @@ class Acting:
     async def bury(self, action: Bury) -> Answer:
         """Writes off a replica whose node is gone for good, then deletes what is left of its pod."""
         pod = self._cache.by_name.get(action.name)
-        if action.name in self._cache.ends or pod is None:
+        if action.name in self._cache.ends or action.name in self._cache.held_ends or pod is None:
             return ALREADY
         if action.evidence == "no-process":
             return Answer(Outcome.CONFLICT, f"the kubelet of {pod.node} watches over {action.name}")
@@ -266,7 +271,7 @@ class Acting:
 
     async def remove(self, action: Remove) -> Answer:
         """Forgets a replica that is GONE: its pod goes, and its name stays used up."""
-        gone = self._cache.ends.get(action.name)
+        gone = self._cache.ends.get(action.name) or self._cache.held_ends.get(action.name)
         pod = self._cache.by_name.get(action.name)
         if gone is None:
             here = pod is not None and action.name not in self._cache.ends
@@ -292,6 +297,7 @@ class Acting:
         for root in sorted(over, key=lambda each: (each.run, -each.shard)):
             await self._prerequisites.take_away(root)
         self._cache.forget_ends(workload_id, run)
+        self._tombstones.forget(workload_id, run)
         self._closed[workload_id] = max(run, self._closed.pop(workload_id, run))
         while len(self._closed) > _CLOSED:
             self._closed.popitem(last=False)

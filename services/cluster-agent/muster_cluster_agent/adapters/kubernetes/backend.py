@@ -21,12 +21,14 @@ from muster_cluster_agent.adapters.kubernetes.checks import Checks
 from muster_cluster_agent.adapters.kubernetes.client import Client
 from muster_cluster_agent.adapters.kubernetes.cluster_file import KubernetesFile
 from muster_cluster_agent.adapters.kubernetes.departure import Departure
+from muster_cluster_agent.adapters.kubernetes.endings import Endings
 from muster_cluster_agent.adapters.kubernetes.evacuation import Evacuation
 from muster_cluster_agent.adapters.kubernetes.logs import PodLogs
 from muster_cluster_agent.adapters.kubernetes.prerequisites import Prerequisites
 from muster_cluster_agent.adapters.kubernetes.recorder import Recorder
 from muster_cluster_agent.adapters.kubernetes.start_watch import StartWatch
 from muster_cluster_agent.adapters.kubernetes.support import support_of
+from muster_cluster_agent.adapters.kubernetes.tombstones import Tombstones
 from muster_cluster_agent.domain.actions import (
     Abandon,
     Answer,
@@ -42,9 +44,9 @@ from muster_cluster_agent.domain.findings import Finding
 from muster_cluster_agent.domain.fleet import Fleet, Identity, Mig, Profile
 from muster_cluster_agent.domain.kubernetes import marks
 from muster_cluster_agent.domain.kubernetes.marks import Owner
-from muster_cluster_agent.domain.kubernetes.observing import VANISHED, evidence_of
+from muster_cluster_agent.domain.kubernetes.observing import VANISHED
 from muster_cluster_agent.domain.kubernetes.pods import Pod
-from muster_cluster_agent.domain.model import NodeView, Observed, RunKey
+from muster_cluster_agent.domain.model import NodeView, Observed, Release, RunKey
 from muster_cluster_agent.domain.retirement import RETIRED_AGENT, Retirement
 from muster_cluster_agent.errors import BackendError
 from muster_cluster_agent.ports import Changed, Kept
@@ -80,7 +82,11 @@ class KubernetesBackend:
             pod_security=file.pod_security,
             clock=clock,
         )
-        self._acting = Acting(client, self._cache, self._recorder, prerequisites, owner, file.style, clock)
+        self._tombstones = Tombstones()
+        self._acting = Acting(
+            client, self._cache, self._recorder, prerequisites, self._tombstones, owner, file.style, clock
+        )
+        self._endings = Endings(self._cache, self._recorder, self._acting, self._tombstones, clock)
         self._addressing = Addressing(client, self._cache, prerequisites)
         self._starts = StartWatch(client, self._acting, file.pull_seconds)
         self._logs = PodLogs(client, self._cache)
@@ -254,21 +260,22 @@ class KubernetesBackend:
         """Takes away what runs up to this one had beside their replicas. Raises BackendError."""
         await self._acting.close_runs(workload_id, run)
 
+    def released(self, release: Release) -> None:
+        """A tombstone was read."""
+        self._tombstones.take(release)
+
+    def assignments_read(self) -> None:
+        """Every tombstone was read that stands on Kafka."""
+        self._tombstones.read = True
+        if not self._departure.retired:
+            self._endings.tombstones_read()
+
     def _hear(self, pod: Pod) -> None:
-        """What is due about a pod whatever is desired: its end is written down, and nothing of ours holds it."""
-        if self._departure.retired or pod.name in self._cache.ends or self._acting.is_refused(pod.name):
-            if marks.GONE in pod.finalizers:
-                self._recorder.release_finalizer(pod.name)
-            return
-        evidence = evidence_of(pod)
-        if not evidence:
-            return
-        refusal = self._acting.refusal_of(pod)
-        if refusal is None:
-            self._recorder.record(pod.namespace, self._cache.observe(pod, self._clock(), evidence))
-            return
-        self._acting.refuse(pod.name, refusal)
-        self._recorder.release_finalizer(pod.name)
+        """What is due about a pod whatever is desired. After the cluster is left only its finalizer is taken off."""
+        if not self._departure.retired:
+            self._endings.hear(pod)
+        elif marks.GONE in pod.finalizers:
+            self._recorder.release_finalizer(pod.name)
 
     async def _rounds(self) -> None:
         """What only the clock says: nodes that stay silent, and pods that wait, vanish or were not deleted."""

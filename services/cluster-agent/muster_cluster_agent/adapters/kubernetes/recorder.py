@@ -83,7 +83,7 @@ class Recorder:
 
     def remove(self, replica: Observed) -> None:
         """Writes soon that a replica is removed, so that an agent that follows does not tell of it again."""
-        self._cache.remove_end(replica.name)
+        self._cache.remove_end(replica)
         self._removed[replica.name] = (time.monotonic(), replica)
         if len(self._removed) == 1:
             self._wake.set()
