@@ -62,6 +62,7 @@ SUBMITS: Final = 5  # a second
 WARM: Final = 10
 IDLE_SECONDS: Final = 20.0
 LOAD: Final = "runai-load"  # the namespace of the agent's pods that stay
+SINGLE_LOAD: Final = "runai-single"
 CREATED: Final = fleet_pb2.REPLICA_STATE_CREATED
 GONE: Final = fleet_pb2.REPLICA_STATE_GONE
 SUCCEEDED: Final = fleet_pb2.REPLICA_STATE_SUCCEEDED
@@ -188,9 +189,11 @@ async def _ratio(at: Bench, pods: int, alternations: int) -> tuple[dict[str, Any
     print(f"  ratio: seed {seed}", file=sys.stderr, flush=True)
     drawn = random.Random(seed)
     batches = [_drawn(drawn, pods // alternations) for _ in range(alternations)]
-    mixed, sizes = await _alternate(at, batches, 1)
-    singles, more = await _alternate(at, [[1] * SINGLE_BATCH] * alternations, 1 + len(sizes))
-    return {**mixed, "seed": seed, "single": singles}, sizes | more
+    mixed, sizes = await _alternate(at, batches, 1, LOAD)
+    singles, more = await _alternate(at, [[1] * SINGLE_BATCH] * alternations, 1 + len(sizes), SINGLE_LOAD)
+    await at.write(at.releases([*more]))  # the parts that follow are about so many pods as were asked for
+    await at.until_pods(SINGLE_LOAD, 0)
+    return {**mixed, "seed": seed, "single": singles}, sizes
 
 
 def _drawn(drawn: random.Random, pods: int) -> list[int]:
@@ -201,7 +204,9 @@ def _drawn(drawn: random.Random, pods: int) -> list[int]:
     return sizes
 
 
-async def _alternate(at: Bench, batches: Sequence[Sequence[int]], first: int) -> tuple[dict[str, Any], dict[int, int]]:
+async def _alternate(
+    at: Bench, batches: Sequence[Sequence[int]], first: int, namespace: str
+) -> tuple[dict[str, Any], dict[int, int]]:
     """Each batch by the bare loop, then by the agent. first: the number of the first workload."""
     ours, plain = [], []
     every: dict[int, int] = {}
@@ -209,9 +214,9 @@ async def _alternate(at: Bench, batches: Sequence[Sequence[int]], first: int) ->
         pods = sum(batch)
         plain.append(pods / await bare(at, batch, f"bare-{first}-{turn}"))
         sizes = dict(enumerate(batch, start=first + len(every)))
-        ours.append(pods / await _made(at, sizes, LOAD))
+        ours.append(pods / await _made(at, sizes, namespace))
         print(f"  {turn}: bare {plain[-1]:.0f}, agent {ours[-1]:.0f} pods a second", file=sys.stderr, flush=True)
-        await at.bind([*sizes], LOAD)
+        await at.bind([*sizes], namespace)
         every |= sizes
     ratios = [mine / other for mine, other in zip(ours, plain, strict=True)]
     found = {

@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+
 from muster_cluster_agent.domain.container import Container, Security
 from muster_cluster_agent.domain.environment import counted, identity
 from muster_cluster_agent.domain.kubernetes import extra_containers, marks, storage
@@ -115,8 +117,8 @@ def pod(owner: Owner, plan: ReplicaPlan, style: Style, root_uid: str, addresses:
 def digest_of(manifest: Manifest) -> str:
     """A digest of what was asked for; a root's own uid is left out, since it changes where a root is made again."""
     metadata = {key: value for key, value in manifest["metadata"].items() if key != "ownerReferences"}
-    text = json.dumps([metadata, manifest["spec"]], sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    text = msgspec.json.encode([metadata, manifest["spec"]], order="deterministic")
+    return hashlib.sha256(text).hexdigest()[:32]
 
 
 def _pod_spec(plan: ReplicaPlan, container: Container, style: Style) -> Manifest:
