@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "kube-apiserver": (MODULE, "k8s.io/kubernetes/cmd/kube-apiserver"),
     "kube-scheduler": (MODULE, "k8s.io/kubernetes/cmd/kube-scheduler"),
     "kube-controller-manager": (MODULE, "k8s.io/kubernetes/cmd/kube-controller-manager"),
+    "kubectl": (MODULE, "k8s.io/kubernetes/cmd/kubectl"),
     "kubelet": (MODULE, "k8s.io/kubernetes/cmd/kubelet"),
     "kube-proxy": (MODULE, "k8s.io/kubernetes/cmd/kube-proxy"),
     "kwok": (KWOK, "sigs.k8s.io/kwok/cmd/kwok"),

@@ -24,6 +24,7 @@ from tests.support.processes import free_port
 from tests.support.waiting import eventually_now
 
 PROGRAMS: Final = Path(__file__).parents[2] / ".tools" / "testbed"
+KUBECTL: Final = PROGRAMS / "kubectl"
 MISSING: Final = "no Kubernetes API server here: `make testbed` builds one (it needs Go, and minutes the first time)"
 TOKEN: Final = "of-this-test-only"
 _PATIENCE: Final = 60.0  # seconds
@@ -100,7 +101,7 @@ class Cluster:
 
     def kubectl(self) -> list[str]:
         """The words in front of a kubectl command."""
-        return ["kubectl", "--server", self.url, "--insecure-skip-tls-verify", "--token", TOKEN]
+        return [str(KUBECTL), "--server", self.url, "--insecure-skip-tls-verify", "--token", TOKEN]
 
     def post(self, path: str, body: Any, **query: str) -> httpx.Response:
         """One POST."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ import yaml
 from muster_language.schemas.crds import definitions
 from muster_language.schemas.shape import Node, document
 from muster_language.spec import Kind
-from tests.support.kubernetes import MISSING, Cluster, built, cluster
+from tests.support.kubernetes import KUBECTL, MISSING, Cluster, built, cluster
 from tests.support.schemas import as_kubectl_wants
 
 pytestmark = pytest.mark.skipif(not built(), reason=MISSING)
@@ -104,7 +103,7 @@ def test_the_published_schema_has_the_descriptions(kubernetes: Cluster) -> None:
                 assert published["spec"]["properties"][field.name]["description"] == field.description
 
 
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl here")
+@pytest.mark.skipif(not KUBECTL.exists(), reason="no kubectl here: `make testbed` builds one")
 @pytest.mark.parametrize("path", ["spec.nodeType", "spec.gpu", "spec.ports.items", "spec.pvcs.items.value.claimName"])
 def test_kubectl_explains(kubernetes: Cluster, path: str) -> None:
     command = [*kubernetes.kubectl(), "explain", f"trainingworkload.{path}"]
