@@ -27,6 +27,7 @@ from muster_scheduler.domain.answers.explain import explain
 from muster_scheduler.domain.asked.workloads import Workload, WorkloadKind
 from muster_scheduler.domain.books.pools import NodePool, Strategy
 from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.decisions import EndWish, Wish
 from muster_scheduler.domain.life import fleet as life_fleet
 from muster_scheduler.domain.placement import ahead
 from muster_scheduler.domain.state import Plan
@@ -54,6 +55,8 @@ class Kept:
 
     def publish(self, unit: Unit, plan: Plan, world: World) -> None:
         for decision in plan.decisions:
+            if isinstance(decision, Wish | EndWish):
+                continue  # of a node
             if decision.workload == self.unpublishable and decision.workload not in world.quarantined:
                 raise Unpublishable(decision.workload, _BOOM)
 

@@ -234,6 +234,7 @@ RPCS: Final[Sequence[Rpc]] = (
     _rpc("fleet", "ListQuarantine", Verb.DEAD_LETTERS_READ, NOWHERE),
     _rpc("fleet", "ReleaseQuarantine", Verb.DEAD_LETTERS_WRITE, NOWHERE),
     _rpc("fleet", "OrderNode", Verb.CLUSTERS_WRITE, EAST, cluster="east", node="n"),
+    _rpc("fleet", "SetNodeLayout", Verb.CLUSTERS_WRITE, EAST, cluster="east", node="n", config="all-1g.10gb"),
     _rpc("cluster_agents", "CheckCluster", Verb.CLUSTERS_WRITE, EAST, cluster="east"),
     _rpc("cluster_agents", "RetireAgent", Verb.CLUSTERS_WRITE, EAST, cluster="east", dry_run=True),
     _rpc("dead_letters", "ListDeadLetters", Verb.DEAD_LETTERS_READ, NOWHERE, service="submission"),

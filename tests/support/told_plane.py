@@ -104,6 +104,16 @@ class FleetPlane(PlaneService, fleet_pb2_grpc.FleetServiceServicer):
 
         return await self._do("OrderNode", request, context, act)
 
+    async def SetNodeLayout(self, request: Any, context: Any) -> Any:
+        async def act(asked: Any, _: Any) -> Any:
+            (node,) = (each for each in self._world.nodes if (each.cluster, each.name) == (asked.cluster, asked.node))
+            node.ClearField("layout")
+            if asked.config:
+                node.layout.MergeFrom(fleet_pb2.LayoutChange(config=asked.config, by="anna"))
+            return fleet_api_pb2.SetNodeLayoutResponse(node=node)
+
+        return await self._do("SetNodeLayout", request, context, act)
+
     async def ListNodes(self, request: Any, context: Any) -> Any:
         return await self._tell("ListNodes", request, context, fleet_api_pb2.ListNodesResponse(nodes=self._world.nodes))
 

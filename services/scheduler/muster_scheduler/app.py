@@ -226,10 +226,15 @@ class Scheduler:
         """
         began, left = time.perf_counter(), owed(handlers.state.world)
         REPUBLISHING.set(len(left))
+        await patiently(partial(self._republish_layouts, handlers, term))
         for at in range(0, len(left), _REPUBLISHED):
             await patiently(partial(self._republish_some, handlers, term, left[at : at + _REPUBLISHED]))
             REPUBLISHING.set(max(0, len(left) - at - _REPUBLISHED))
         _log.info("every record is published again", records=len(left), seconds=round(time.perf_counter() - began, 1))
+
+    async def _republish_layouts(self, handlers: Handlers, term: Term) -> None:
+        async with self._database.unit(begin=term.fence) as unit:
+            await handlers.republish_layouts(unit)
 
     async def _republish_some(self, handlers: Handlers, term: Term, workloads: Sequence[str]) -> None:
         async with self._database.unit(begin=term.fence) as unit:

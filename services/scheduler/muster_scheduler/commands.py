@@ -12,11 +12,20 @@ from muster_chassis.errors import InvalidArgument, Violation
 from muster_chassis.text import clean
 from muster_scheduler.adapters import views
 from muster_scheduler.domain.asked.workloads import SECOND
-from muster_scheduler.domain.fleet.nodes import Node, NodeState
+from muster_scheduler.domain.fleet.layouts import (
+    LONGEST_CONFIG,
+    MIG_CAPABLE,
+    MIG_CONFIG,
+    has_mig,
+    is_config,
+    is_held_by_others,
+)
+from muster_scheduler.domain.fleet.nodes import Mig, Node, NodeState
 from muster_scheduler.domain.state import State
 from muster_scheduler.errors import (
     AgentAlive,
     ClusterInUse,
+    LayoutRefused,
     NoDeadMan,
     NodeAnswers,
     UnknownCluster,
@@ -100,6 +109,49 @@ def known_node(state: State, cluster: str, name: str) -> Node:
     if node is None:
         raise UnknownNode(f"cluster {cluster} has no node {clean(name, 80)!r}; `muster nodes` lists them")
     return node
+
+
+def layable(state: State, cluster: str, name: str, config: str) -> None:
+    """Whether a node's MIG layout may be changed to `config`; empty: whether a change of it may be taken back.
+
+    Raises UnknownCluster, UnknownNode, InvalidArgument and LayoutRefused.
+    """
+    node = known_node(state, cluster, name)
+    where = f"node {name} of cluster {cluster}"
+    if not config:
+        if node.layout is None:
+            raise LayoutRefused(f"the MIG layout of {where} is not being changed: there is nothing to take back")
+        return
+    if not is_config(config):
+        said = (
+            f"{clean(config, 80)!r} cannot be the name of a configuration: letters, digits, '-', '_' and '.', at most "
+            f"{LONGEST_CONFIG} characters, with a letter or digit at both ends"
+        )
+        raise InvalidArgument(f"config: {said}", violations=[Violation("config", said)])
+    profile = state.world.clusters[cluster].profile
+    if not node.present:
+        raise LayoutRefused(f"{where} is not reported any more; `muster nodes` lists the nodes")
+    if profile is None or profile.mig is not Mig.STATIC:
+        raise LayoutRefused(
+            f"{where} has no layout that an operator sets: its cluster makes MIG slices as workloads need them, or "
+            "none; only nodes of Kubernetes clusters with a mig-manager have one"
+        )
+    if not has_mig(node):
+        raise LayoutRefused(
+            f"{where} has no MIG: it has neither the label {MIG_CAPABLE}=true nor the label {MIG_CONFIG}; choose a "
+            "node that the cluster's mig-manager looks after"
+        )
+    if node.layout is not None:
+        raise LayoutRefused(
+            f"the MIG layout of {where} is being changed to {node.layout.config} already, ordered by "
+            f"{node.layout.by or 'an operator'}; wait, or take it back: `muster nodes set-layout {cluster} {name} "
+            "--cancel`"
+        )
+    if is_held_by_others(node):
+        raise LayoutRefused(
+            f"another tenant of cluster {cluster} holds a device of node {name}, and would lose it; end its pods first "
+            "(`kubectl get pods -A --field-selector spec.nodeName=" + name + "`)"
+        )
 
 
 def _replicas(count: int) -> str:

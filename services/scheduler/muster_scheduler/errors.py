@@ -12,6 +12,7 @@ FailedPrecondition
 AgentAlive         FAILED_PRECONDITION  the agent that speaks for the cluster was heard a moment ago
 NoDeadMan          FAILED_PRECONDITION  its agent does not end replicas by itself: no time gives them back
 NodeAnswers        FAILED_PRECONDITION  its agent says that it is there: it cannot be forced gone
+LayoutRefused      FAILED_PRECONDITION  the MIG layout of the node cannot be changed now
 """
 
 from __future__ import annotations
@@ -71,3 +72,9 @@ class NodeAnswers(FailedPrecondition):
     """The node is ready, so nobody may vouch for it being gone."""
 
     reason = "NODE_ANSWERS"
+
+
+class LayoutRefused(FailedPrecondition):
+    """The MIG layout of the node cannot be changed: it has no MIG, others hold it, or a change is under way."""
+
+    reason = "LAYOUT_REFUSED"

@@ -31,7 +31,7 @@ from muster_scheduler.domain import decisions, events
 from muster_scheduler.domain.asked.quarantine import Quarantined
 from muster_scheduler.domain.asked.workloads import SECOND, Workload
 from muster_scheduler.domain.books.world import World
-from muster_scheduler.domain.life import quarantine
+from muster_scheduler.domain.life import layouts, quarantine
 from muster_scheduler.domain.life.fleet import note_read
 from muster_scheduler.domain.life.republication import republish
 from muster_scheduler.domain.life.revival import old_enough, spoken_of, submitted_before
@@ -384,6 +384,10 @@ class Handlers:
                 quarantine.release(world, workload_id)
 
         await self.transact(unit, (), before=released)
+
+    async def republish_layouts(self, unit: Unit) -> None:
+        """Writes anew the record of each node whose MIG layout an agent changes."""
+        await self.transact(unit, (), before=layouts.tell_again)
 
     async def republish(self, unit: Unit, workloads: Sequence[str]) -> None:
         """Writes anew the record of each of these of which something may still run: a new leader owes it (rule 5)."""

@@ -25,7 +25,7 @@ from muster_chassis.unit import Unit
 from muster_kernel.ids import check_name, is_uuid
 from muster_scheduler.adapters import explaining, retired, views
 from muster_scheduler.adapters.accounts import accounts
-from muster_scheduler.commands import adoptable, forceable, known_cluster, known_node, leavable, releasable
+from muster_scheduler.commands import adoptable, forceable, known_cluster, known_node, layable, leavable, releasable
 from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.explain import explain
 from muster_scheduler.domain.answers.prospects import what_if
@@ -272,6 +272,23 @@ class Fleet(fleet_pb2_grpc.FleetServiceServicer):
             return fleet_pb2.OrderNodeResponse(node=views.node(state.world, now) if now else view)
 
         return await once(self._desk.database, "OrderNode", request, fleet_pb2.OrderNodeResponse, work)
+
+    async def SetNodeLayout(
+        self, request: fleet_pb2.SetNodeLayoutRequest, context: Any
+    ) -> fleet_pb2.SetNodeLayoutResponse:
+        """Changes the MIG layout of a node, or takes that back."""
+
+        async def work(unit: Unit) -> fleet_pb2.SetNodeLayoutResponse:
+            def judge(state: State) -> None:
+                layable(state, request.cluster, request.node, request.config)
+
+            by = clean(request.by, 200)
+            ordered = events.NodeLayoutOrdered(request.cluster, request.node, request.config, by)
+            state = await self._desk.command(unit, ordered, judge=judge)
+            node = known_node(state, request.cluster, request.node)
+            return fleet_pb2.SetNodeLayoutResponse(node=views.node(state.world, node))
+
+        return await once(self._desk.database, "SetNodeLayout", request, fleet_pb2.SetNodeLayoutResponse, work)
 
 
 def _order(request: fleet_pb2.OrderNodeRequest, *, now: int) -> Order:

@@ -346,6 +346,9 @@ class Leader(fleet_pb2_grpc.FleetServiceServicer):
     async def OrderNode(self, request: Any, context: Any) -> fleet_pb2.OrderNodeResponse:
         return fleet_pb2.OrderNodeResponse()
 
+    async def SetNodeLayout(self, request: Any, context: Any) -> fleet_pb2.SetNodeLayoutResponse:
+        return fleet_pb2.SetNodeLayoutResponse()
+
 
 async def serve(leader: Leader) -> tuple[grpc.aio.Server, str]:
     server = grpc.aio.server()

@@ -80,6 +80,9 @@ class Scheduler(fleet_pb2_grpc.FleetServiceServicer):
     async def OrderNode(self, request: Any, context: Any) -> api.OrderNodeResponse:
         return api.OrderNodeResponse()
 
+    async def SetNodeLayout(self, request: Any, context: Any) -> api.SetNodeLayoutResponse:
+        return api.SetNodeLayoutResponse()
+
     async def ForceGoneNode(self, request: Any, context: Any) -> api.ForceGoneNodeResponse:
         return api.ForceGoneNodeResponse()
 

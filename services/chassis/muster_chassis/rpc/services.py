@@ -63,6 +63,7 @@ _METHODS: Final = {
         "OrderNode",
         "RegisterCluster",
         "ReleaseQuarantine",
+        "SetNodeLayout",
     ),
     "PoliciesService": ("GetEffectivePolicy", "JudgeWorkloads"),
     "RefusedCallsService": ("TakeRefusedCalls",),

@@ -6,12 +6,15 @@ several records for one (cluster, workload), only the last is written, because a
 
 from __future__ import annotations
 
+from typing import Final
+
 from google.protobuf.message import Message
 
 from muster.events.v1 import scheduler_pb2
+from muster.fleet.v1 import fleet_pb2
 from muster.workload.v1 import workload_pb2
 from muster_chassis import logs
-from muster_chassis.topics import DECISIONS, assignments
+from muster_chassis.topics import DECISIONS, Topic, assignments
 from muster_chassis.unit import Unit
 from muster_kernel.lifecycle import FINAL
 from muster_kernel.sentences import Reason
@@ -26,6 +29,7 @@ from muster_scheduler.domain.state import Plan
 from muster_scheduler.ports import Unpublishable
 
 _log = logs.get(__name__)
+_NODE: Final = "node/"
 
 
 class Publisher:
@@ -37,19 +41,23 @@ class Publisher:
 
     def publish(self, unit: Unit, plan: Plan, world: World) -> None:
         """Stage the events, then the records."""
-        records: dict[tuple[str, str], d.Assign | d.Release] = {}
+        records: dict[tuple[str, str], d.Record] = {}
         placements = Placements()
         decisions = plan.decisions
         last = {one.workload: n for n, one in enumerate(decisions) if isinstance(one, d.PhaseChange)}
         for number, decision in enumerate(decisions):
-            if isinstance(decision, d.Assign | d.Release):
-                records.pop((decision.cluster, decision.workload), None)
-                records[decision.cluster, decision.workload] = decision
+            if isinstance(decision, d.Record):
+                place = decision.cluster, _key_of(decision)
+                records.pop(place, None)
+                records[place] = decision
             else:
                 latest = last.get(decision.workload) == number
                 with _blaming(decision.workload, world):
                     unit.publish(DECISIONS, decision.workload, event_of(decision, world, placements, latest=latest))
-        for record in records.values():
+        for (cluster, key), record in records.items():
+            if isinstance(record, d.Wish | d.EndWish):
+                self._record_of_node(unit, assignments(cluster), key, record, world)
+                continue
             with _blaming(record.workload, world):
                 self._record(unit, record, world)
 
@@ -68,6 +76,25 @@ class Publisher:
         workload, cluster = world.workloads[record.workload], world.clusters[record.cluster]
         message = encoding.assignment(workload, epoch=self._epoch, instance=cluster.instance, grace=world.limits.grace)
         unit.publish(topic, record.workload, message)
+
+    def _record_of_node(self, unit: Unit, topic: Topic, key: str, record: d.Wish | d.EndWish, world: World) -> None:
+        if isinstance(record, d.EndWish):
+            headers = {"revision": str(record.revision), "epoch": str(self._epoch), "reason": record.reason}
+            unit.publish(topic, key, None, headers=headers)
+            return
+        message = fleet_pb2.NodeWish(
+            node=record.node,
+            epoch=self._epoch,
+            agent_instance=world.clusters[record.cluster].instance,
+            revision=record.revision,
+            layout=record.config,
+        )
+        unit.publish(topic, key, message)
+
+
+def _key_of(record: d.Record) -> str:
+    """The record's key on its cluster's topic."""
+    return f"{_NODE}{record.node}" if isinstance(record, d.Wish | d.EndWish) else record.workload
 
 
 class _blaming:  # noqa: N801 - a context manager without a generator's cost: one for each decision

@@ -16,6 +16,7 @@ from muster_scheduler.domain.asked.rules import NodeTypes, Rules
 from muster_scheduler.domain.books.pools import NodePool, Strategy
 from muster_scheduler.domain.books.queues import Department, Project
 from muster_scheduler.domain.fleet.clusters import Cluster, Profile
+from muster_scheduler.domain.fleet.layouts import LayoutChange
 from muster_scheduler.domain.fleet.nodes import Device, Node, NodeState, SlotGroup
 from muster_scheduler.domain.fleet.objects import Objects, ReportedObjects
 from muster_scheduler.domain.fleet.snapshots import HeldParts, InventoryPart
@@ -86,6 +87,8 @@ class NodeBody:
     ordered_by: str = ""
     ordered_deadline: int = 0
     groups: tuple[SlotGroup, ...] = ()
+    layout: LayoutChange | None = None
+    layout_failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)

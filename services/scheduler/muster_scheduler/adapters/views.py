@@ -12,6 +12,7 @@ from muster_scheduler.domain.asked.quarantine import Quarantined
 from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.clusters import Profile, Standing
+from muster_scheduler.domain.fleet.layouts import LayoutChange
 from muster_scheduler.domain.fleet.nodes import Device, Mig, Mode, Node
 from muster_scheduler.domain.fleet.slots import is_slot
 
@@ -156,12 +157,20 @@ def node(world: World, of: Node) -> fleet_pb2.NodeView:
         devices=_anonymous(world, of) if of.slots else _devices(world, of),
         taints=[fleet_pb2.Taint(key=key, value=value, effect=effect) for key, value, effect in of.taints],
         ordered_by=of.ordered_by,
+        layout_failure=of.layout_failure,
     )
+    if of.layout is not None:
+        view.layout.CopyFrom(_layout(of.layout))
     if of.ordered is not None:
         view.ordered = fleet_pb2.NodeState.Value(f"NODE_STATE_{of.ordered.value}")
     if of.draining:
         view.drain_deadline.FromMicroseconds(of.drain_deadline)
     return view
+
+
+def _layout(change: LayoutChange) -> fleet_pb2.LayoutChange:
+    at = timestamp(change.revision)
+    return fleet_pb2.LayoutChange(config=change.config, by=change.by, at=at, applying=change.applying)
 
 
 def _devices(world: World, of: Node) -> list[fleet_pb2.DeviceUse]:

@@ -111,6 +111,24 @@ class Release(NamedTuple):
     reason: str
 
 
+class Wish(NamedTuple):
+    """The record of a node on its cluster's topic is to ask for a MIG layout."""
+
+    cluster: str
+    node: str
+    config: str
+    revision: int
+
+
+class EndWish(NamedTuple):
+    """The record of a node on its cluster's topic is to be a tombstone."""
+
+    cluster: str
+    node: str
+    revision: int
+    reason: str
+
+
 class Begun(NamedTuple):
     """How a workload's phase moves by being placed; one value for all who follow one another and are alike."""
 
@@ -142,7 +160,8 @@ class Burst(NamedTuple):
 
 
 Event = Queued | Claimed | Placed | Waiting | Preempted | Evicted | Scaled | PhaseChange | Refused
-Decision = Event | Assign | Release
+Record = Assign | Release | Wish | EndWish
+Decision = Event | Record
 Taken = Decision | Burst
 
 

@@ -171,6 +171,28 @@ class NodeOrdered:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeLayoutOrdered:
+    """An operator orders a MIG layout of a node; an empty `config`: takes back the change that is under way."""
+
+    cluster: str
+    node: str
+    config: str
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutReported:
+    """An agent answers a change of layout: with the node as it is now, or with why it failed."""
+
+    cluster: str
+    order: Order
+    node: str
+    revision: int
+    now: Node | None
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class InventoryReported:
     """Nodes and objects of a cluster: all of them, or what changed since the sequence before."""
 
@@ -321,6 +343,8 @@ Event = (
     | ClusterAdopted
     | ClusterLeft
     | NodeForcedGone
+    | NodeLayoutOrdered
+    | LayoutReported
     | NodeOrdered
     | InventoryReported
     | InventoryPartReported

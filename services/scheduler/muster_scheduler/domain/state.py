@@ -29,6 +29,7 @@ from muster_scheduler.domain.life import (
     departure,
     fleet,
     inventories,
+    layouts,
     quarantine,
     refusals,
     reports,
@@ -117,6 +118,7 @@ class State:
 
     def plan(self, *, unfinished: bool = False) -> Plan:
         """What the open transaction decided and changed so far."""
+        layouts.tell_due(self.world)
         self._tell_replicas()
         return Plan(
             tuple(self.world.decisions),
@@ -203,6 +205,8 @@ def canonical(world: World) -> object:
             n.state.value,
             n.ordered.value if n.ordered else "",
             n.ordered_deadline,
+            n.layout,
+            n.layout_failure,
             n.present,
             n.used_cpu,
             n.used_memory,
@@ -313,6 +317,8 @@ _HANDLERS: Final[dict[type, Callable[[World, Any], None]]] = {
     events.ClusterLeft: departure.on_left,
     events.NodeForcedGone: fleet.on_forced_gone,
     events.NodeOrdered: fleet.on_ordered,
+    events.NodeLayoutOrdered: layouts.on_layout_ordered,
+    events.LayoutReported: inventories.on_layout_reported,
     events.InventoryReported: inventories.on_inventory,
     events.InventoryPartReported: inventories.on_inventory_part,
     events.ReplicaReported: _on_replica,

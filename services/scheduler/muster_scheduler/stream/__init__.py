@@ -36,6 +36,8 @@ UNPARKED: Final = (
     agent_pb2.InventoryReported,
     agent_pb2.InventoryPartReported,
     agent_pb2.AssignmentsHeld,
+    agent_pb2.LayoutChanged,
+    agent_pb2.LayoutFailed,
     agent_pb2.Heartbeat,
 )
 _READ: Final = (
@@ -53,6 +55,8 @@ _READ: Final = (
     agent_pb2.ReplicaStatusChanged,
     agent_pb2.AssignmentRefused,
     agent_pb2.AssignmentsHeld,
+    agent_pb2.LayoutChanged,
+    agent_pb2.LayoutFailed,
     agent_pb2.Heartbeat,
 )
 _PASSED_BY: Final = (
@@ -60,8 +64,6 @@ _PASSED_BY: Final = (
     submission_pb2.SpecChanged,
     submission_pb2.TemplateChanged,
     telemetry_pb2.UsageAccounted,
-    agent_pb2.LayoutChanged,
-    agent_pb2.LayoutFailed,
 )
 
 
@@ -88,6 +90,8 @@ _MAKERS: Final[dict[type[Message], Callable[[Any, Event], domain.Event]]] = {
     agent_pb2.ReplicaStatusChanged: reports.replica,
     agent_pb2.AssignmentRefused: reports.refused,
     agent_pb2.AssignmentsHeld: reports.held,
+    agent_pb2.LayoutChanged: reports.layout_changed,
+    agent_pb2.LayoutFailed: reports.layout_failed,
 }
 
 

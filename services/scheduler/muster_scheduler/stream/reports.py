@@ -314,6 +314,28 @@ def refused(message: Any, event: Event) -> domain.Event:
     )
 
 
+def layout_changed(message: Any, event: Event) -> domain.Event:
+    """The node has the MIG layout that was asked for. Raises Reject where it does not say how the node is now."""
+    cluster = _cluster(message, event)
+    if not message.HasField("now") or message.now.name != message.node:
+        raise Reject(f"the answer for node {message.node[:80]!r} says how {message.now.name[:80]!r} is")
+    return domain.LayoutReported(
+        cluster, _order(message), values.text(message.node), _revision(message), _node(cluster, message.now)
+    )
+
+
+def layout_failed(message: Any, event: Event) -> domain.Event:
+    """The node does not have the MIG layout that was asked for."""
+    failure = values.text(message.reason.message, values.MESSAGE_LIMIT) or "the agent gives no reason"
+    return domain.LayoutReported(
+        _cluster(message, event), _order(message), values.text(message.node), _revision(message), None, failure
+    )
+
+
+def _revision(message: Any) -> int:
+    return values.number(message.revision, "revision", _MOST_REPORTS)
+
+
 def held(message: Any, event: Event) -> domain.Event:
     """Everything that an agent holds, or a part of it."""
     held = tuple(

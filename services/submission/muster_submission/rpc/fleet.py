@@ -27,6 +27,7 @@ _Changed = TypeVar(
     api.LeaveClusterResponse,
     api.ForceGoneNodeResponse,
     api.OrderNodeResponse,
+    api.SetNodeLayoutResponse,
 )
 
 
@@ -118,6 +119,11 @@ class Fleet(fleet_pb2_grpc.FleetServiceServicer):
         """Cordons or drains a node, or takes that back; who orders it is the caller."""
         request.by = caller().subject
         return await self._change("OrderNode", request, api.OrderNodeResponse, context, node=request.node)
+
+    async def SetNodeLayout(self, request: api.SetNodeLayoutRequest, context: Any) -> api.SetNodeLayoutResponse:
+        """Changes the MIG layout of a node, or takes that back; who orders it is the caller."""
+        request.by = caller().subject
+        return await self._change("SetNodeLayout", request, api.SetNodeLayoutResponse, context, node=request.node)
 
     async def _rights(self) -> Rights:
         return await self._access.rights(caller())

@@ -437,6 +437,70 @@ class OrderNodeRequest(_message.Message):
 Global___OrderNodeRequest: _TypeAlias = OrderNodeRequest  # noqa: Y015
 
 @_typing.final
+class SetNodeLayoutRequest(_message.Message):
+    """Which MIG layout a node is to have."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    NODE_FIELD_NUMBER: _builtins.int
+    CONFIG_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    cluster: _builtins.str
+    """The cluster."""
+    node: _builtins.str
+    """The node."""
+    config: _builtins.str
+    """The name of a configuration of the cluster's mig-manager, a Kubernetes label value; empty: the change that is under
+    way is taken back.
+    """
+    by: _builtins.str
+    """Who orders it; submission fills it in, whatever a caller writes here."""
+    idempotency_key: _builtins.str
+    """Makes a repeated call harmless."""
+    def __init__(
+        self,
+        *,
+        cluster: _builtins.str = ...,
+        node: _builtins.str = ...,
+        config: _builtins.str = ...,
+        by: _builtins.str = ...,
+        idempotency_key: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "cluster", b"cluster", "config", b"config", "idempotency_key", b"idempotency_key", "node", b"node"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetNodeLayoutRequest: _TypeAlias = SetNodeLayoutRequest  # noqa: Y015
+
+@_typing.final
+class SetNodeLayoutResponse(_message.Message):
+    """The node, which takes nothing new while its layout changes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def node(self) -> _fleet_pb2.NodeView:
+        """The node."""
+
+    def __init__(
+        self,
+        *,
+        node: _fleet_pb2.NodeView | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["node", b"node"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node", b"node"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetNodeLayoutResponse: _TypeAlias = SetNodeLayoutResponse  # noqa: Y015
+
+@_typing.final
 class OrderNodeResponse(_message.Message):
     """The node under the order."""
 

@@ -85,6 +85,11 @@ class FleetServiceStub:
                 request_serializer=muster_dot_api_dot_v1_dot_fleet__pb2.OrderNodeRequest.SerializeToString,
                 response_deserializer=muster_dot_api_dot_v1_dot_fleet__pb2.OrderNodeResponse.FromString,
                 _registered_method=True)
+        self.SetNodeLayout = channel.unary_unary(
+                '/muster.api.v1.FleetService/SetNodeLayout',
+                request_serializer=muster_dot_api_dot_v1_dot_fleet__pb2.SetNodeLayoutRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_fleet__pb2.SetNodeLayoutResponse.FromString,
+                _registered_method=True)
 
 
 class FleetServiceServicer:
@@ -163,6 +168,15 @@ class FleetServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetNodeLayout(self, request, context):
+        """Changes the MIG layout of a node of a Kubernetes cluster once nothing of Muster is left on it, or takes that back.
+        The node takes nothing new until then. NOT_FOUND; FAILED_PRECONDITION if the node has no MIG, if another tenant holds
+        a device there, or if another change is under way.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_FleetServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -215,6 +229,11 @@ def add_FleetServiceServicer_to_server(servicer, server):
                     servicer.OrderNode,
                     request_deserializer=muster_dot_api_dot_v1_dot_fleet__pb2.OrderNodeRequest.FromString,
                     response_serializer=muster_dot_api_dot_v1_dot_fleet__pb2.OrderNodeResponse.SerializeToString,
+            ),
+            'SetNodeLayout': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetNodeLayout,
+                    request_deserializer=muster_dot_api_dot_v1_dot_fleet__pb2.SetNodeLayoutRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_fleet__pb2.SetNodeLayoutResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -488,6 +507,33 @@ class FleetService:
             '/muster.api.v1.FleetService/OrderNode',
             muster_dot_api_dot_v1_dot_fleet__pb2.OrderNodeRequest.SerializeToString,
             muster_dot_api_dot_v1_dot_fleet__pb2.OrderNodeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetNodeLayout(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.FleetService/SetNodeLayout',
+            muster_dot_api_dot_v1_dot_fleet__pb2.SetNodeLayoutRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_fleet__pb2.SetNodeLayoutResponse.FromString,
             options,
             channel_credentials,
             insecure,

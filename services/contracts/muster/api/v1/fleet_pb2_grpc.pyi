@@ -40,6 +40,11 @@ class FleetServiceStub:
     """Lets workloads in again that were set aside. NOT_FOUND where one of them is not."""
     OrderNode: _aio.UnaryUnaryMultiCallable[_fleet_pb2.OrderNodeRequest, _fleet_pb2.OrderNodeResponse]
     """Cordons or drains a node, or takes that back. It holds until it is taken back, whatever the agent reports. NOT_FOUND."""
+    SetNodeLayout: _aio.UnaryUnaryMultiCallable[_fleet_pb2.SetNodeLayoutRequest, _fleet_pb2.SetNodeLayoutResponse]
+    """Changes the MIG layout of a node of a Kubernetes cluster once nothing of Muster is left on it, or takes that back.
+    The node takes nothing new until then. NOT_FOUND; FAILED_PRECONDITION if the node has no MIG, if another tenant holds
+    a device there, or if another change is under way.
+    """
 
 class FleetServiceServicer(metaclass=_abc_1.ABCMeta):
     """Registers clusters, shows what they have, and settles what only an operator can."""
@@ -127,5 +132,16 @@ class FleetServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_fleet_pb2.OrderNodeRequest, _abc.Awaitable[_fleet_pb2.OrderNodeResponse]],
     ) -> _abc.Awaitable[_fleet_pb2.OrderNodeResponse]:
         """Cordons or drains a node, or takes that back. It holds until it is taken back, whatever the agent reports. NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def SetNodeLayout(
+        self,
+        request: _fleet_pb2.SetNodeLayoutRequest,
+        context: _aio.ServicerContext[_fleet_pb2.SetNodeLayoutRequest, _abc.Awaitable[_fleet_pb2.SetNodeLayoutResponse]],
+    ) -> _abc.Awaitable[_fleet_pb2.SetNodeLayoutResponse]:
+        """Changes the MIG layout of a node of a Kubernetes cluster once nothing of Muster is left on it, or takes that back.
+        The node takes nothing new until then. NOT_FOUND; FAILED_PRECONDITION if the node has no MIG, if another tenant holds
+        a device there, or if another change is under way.
+        """
 
 def add_FleetServiceServicer_to_server(servicer: FleetServiceServicer, server: _aio.Server) -> None: ...

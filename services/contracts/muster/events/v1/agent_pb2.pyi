@@ -422,15 +422,19 @@ Global___AssignmentsHeld: _TypeAlias = AssignmentsHeld  # noqa: Y015
 
 @_typing.final
 class LayoutChanged(_message.Message):
-    """A device's MIG layout changed."""
+    """A device's MIG layout changed. With a revision: the whole node has the layout that its NodeWish asks for."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     ORDER_FIELD_NUMBER: _builtins.int
     NODE_FIELD_NUMBER: _builtins.int
     DEVICE_FIELD_NUMBER: _builtins.int
+    NOW_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
     node: _builtins.str
     """The node."""
+    revision: _builtins.int
+    """The revision of the NodeWish that this answers."""
     @_builtins.property
     def order(self) -> Global___ReportOrder:
         """Its place in the order."""
@@ -439,16 +443,22 @@ class LayoutChanged(_message.Message):
     def device(self) -> _fleet_pb2.Device:
         """The device as it is now."""
 
+    @_builtins.property
+    def now(self) -> _fleet_pb2.Node:
+        """The node as it is now."""
+
     def __init__(
         self,
         *,
         order: Global___ReportOrder | None = ...,
         node: _builtins.str = ...,
         device: _fleet_pb2.Device | None = ...,
+        now: _fleet_pb2.Node | None = ...,
+        revision: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["device", b"device", "order", b"order"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["device", b"device", "now", b"now", "order", b"order"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["device", b"device", "node", b"node", "order", b"order"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["device", b"device", "node", b"node", "now", b"now", "order", b"order", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -456,7 +466,7 @@ Global___LayoutChanged: _TypeAlias = LayoutChanged  # noqa: Y015
 
 @_typing.final
 class LayoutFailed(_message.Message):
-    """A device's MIG layout could not be made."""
+    """A device's MIG layout could not be made. With a revision: the node does not have the layout that its NodeWish asks for."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -464,10 +474,13 @@ class LayoutFailed(_message.Message):
     NODE_FIELD_NUMBER: _builtins.int
     DEVICE_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
     node: _builtins.str
     """The node."""
     device: _builtins.str
     """The device's UUID."""
+    revision: _builtins.int
+    """The revision of the NodeWish that this answers."""
     @_builtins.property
     def order(self) -> Global___ReportOrder:
         """Its place in the order."""
@@ -483,10 +496,11 @@ class LayoutFailed(_message.Message):
         node: _builtins.str = ...,
         device: _builtins.str = ...,
         reason: _workload_pb2.Reason | None = ...,
+        revision: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["order", b"order", "reason", b"reason"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["device", b"device", "node", b"node", "order", b"order", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["device", b"device", "node", b"node", "order", b"order", "reason", b"reason", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1117,6 +1117,47 @@ class Assignment(_message.Message):
 Global___Assignment: _TypeAlias = Assignment  # noqa: Y015
 
 @_typing.final
+class NodeWish(_message.Message):
+    """What a node is to become: the record `node/NAME` on its cluster's assignments topic. Signed and guarded by
+    (epoch, revision) as assignments are; a tombstone with the headers epoch, revision and reason ends it. The numbers of
+    the first four fields are those of Assignment, because a takeover reads the epochs of both.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    AGENT_INSTANCE_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    LAYOUT_FIELD_NUMBER: _builtins.int
+    node: _builtins.str
+    """The node."""
+    epoch: _builtins.int
+    """The epoch of the scheduler that wrote it; agents refuse lower ones than they have seen."""
+    agent_instance: _builtins.str
+    """The agent instance to which the cluster is bound."""
+    revision: _builtins.int
+    """Which change this is; a later change of the node has a higher one."""
+    layout: _builtins.str
+    """The MIG layout: the name of a configuration of the cluster's mig-manager."""
+    def __init__(
+        self,
+        *,
+        node: _builtins.str = ...,
+        epoch: _builtins.int = ...,
+        agent_instance: _builtins.str = ...,
+        revision: _builtins.int = ...,
+        layout: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_instance", b"agent_instance", "epoch", b"epoch", "layout", b"layout", "node", b"node", "revision", b"revision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NodeWish: _TypeAlias = NodeWish  # noqa: Y015
+
+@_typing.final
 class ContainerStatus(_message.Message):
     """How a container of a replica is."""
 
@@ -1525,6 +1566,8 @@ class NodeView(_message.Message):
     ORDERED_FIELD_NUMBER: _builtins.int
     ORDERED_BY_FIELD_NUMBER: _builtins.int
     DRAIN_DEADLINE_FIELD_NUMBER: _builtins.int
+    LAYOUT_FIELD_NUMBER: _builtins.int
+    LAYOUT_FAILURE_FIELD_NUMBER: _builtins.int
     cluster: _builtins.str
     """The cluster."""
     name: _builtins.str
@@ -1545,6 +1588,8 @@ class NodeView(_message.Message):
     """What an operator ordered of it: CORDONED or DRAINING; unspecified: nothing."""
     ordered_by: _builtins.str
     """Who ordered it."""
+    layout_failure: _builtins.str
+    """Why its last change of layout failed; empty: it did not."""
     @_builtins.property
     def devices(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeviceUse]:
         """The devices."""
@@ -1556,6 +1601,10 @@ class NodeView(_message.Message):
     @_builtins.property
     def drain_deadline(self) -> _timestamp_pb2.Timestamp:
         """When it has to be empty; absent: never."""
+
+    @_builtins.property
+    def layout(self) -> Global___LayoutChange:
+        """The change of its MIG layout that is under way; absent: none."""
 
     def __init__(
         self,
@@ -1573,14 +1622,52 @@ class NodeView(_message.Message):
         ordered: Global___NodeState.ValueType = ...,
         ordered_by: _builtins.str = ...,
         drain_deadline: _timestamp_pb2.Timestamp | None = ...,
+        layout: Global___LayoutChange | None = ...,
+        layout_failure: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["drain_deadline", b"drain_deadline"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["drain_deadline", b"drain_deadline", "layout", b"layout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "cpu_milli", b"cpu_milli", "devices", b"devices", "drain_deadline", b"drain_deadline", "free_cpu_milli", b"free_cpu_milli", "free_memory_bytes", b"free_memory_bytes", "memory_bytes", b"memory_bytes", "name", b"name", "ordered", b"ordered", "ordered_by", b"ordered_by", "pool", b"pool", "state", b"state", "taints", b"taints"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "cpu_milli", b"cpu_milli", "devices", b"devices", "drain_deadline", b"drain_deadline", "free_cpu_milli", b"free_cpu_milli", "free_memory_bytes", b"free_memory_bytes", "layout", b"layout", "layout_failure", b"layout_failure", "memory_bytes", b"memory_bytes", "name", b"name", "ordered", b"ordered", "ordered_by", b"ordered_by", "pool", b"pool", "state", b"state", "taints", b"taints"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___NodeView: _TypeAlias = NodeView  # noqa: Y015
+
+@_typing.final
+class LayoutChange(_message.Message):
+    """A change of a node's MIG layout that is under way. The node takes nothing new until it is over."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONFIG_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    AT_FIELD_NUMBER: _builtins.int
+    APPLYING_FIELD_NUMBER: _builtins.int
+    config: _builtins.str
+    """The name of the mig-manager's configuration."""
+    by: _builtins.str
+    """Who ordered it."""
+    applying: _builtins.bool
+    """Whether the agent has been told: nothing of Muster is left on the node. Otherwise it waits for that."""
+    @_builtins.property
+    def at(self) -> _timestamp_pb2.Timestamp:
+        """When it was ordered."""
+
+    def __init__(
+        self,
+        *,
+        config: _builtins.str = ...,
+        by: _builtins.str = ...,
+        at: _timestamp_pb2.Timestamp | None = ...,
+        applying: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applying", b"applying", "at", b"at", "by", b"by", "config", b"config"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LayoutChange: _TypeAlias = LayoutChange  # noqa: Y015
 
 @_typing.final
 class Amount(_message.Message):

@@ -41,6 +41,7 @@ _PLAIN: Final = {
     Cause.NOT_READY: ("is not ready", "are not ready"),
     Cause.OUT_OF_SERVICE: ("is out of service", "are out of service"),
     Cause.GONE: ("is reported no longer", "are reported no longer"),
+    Cause.LAYOUT: ("gets another MIG layout", "get another MIG layout"),
 }
 _HELPS: Final = {
     Cause.CORDONED: "uncordoned",

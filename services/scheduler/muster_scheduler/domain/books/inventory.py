@@ -16,6 +16,7 @@ from muster_scheduler.domain.books.capacity import Capacity
 from muster_scheduler.domain.books.runs import count_extra, finder, put_many, put_run, take_back_many, take_back_run
 from muster_scheduler.domain.fleet.checks import check_node
 from muster_scheduler.domain.fleet.columns import Columns
+from muster_scheduler.domain.fleet.layouts import LayoutChange
 from muster_scheduler.domain.fleet.nodes import Device, Node
 from muster_scheduler.domain.fleet.orders import Order, holding
 from muster_scheduler.domain.journal import Journal
@@ -32,6 +33,7 @@ class Inventory:
         """Begins without nodes."""
         self._journal = journal
         self.nodes: dict[NodeKey, Node] = {}
+        self.changing: dict[NodeKey, None] = {}  # nodes whose MIG layout changes
         self._capacity: dict[tuple[str, str], Capacity] = {}
         self._owners: dict[str, NodeKey] = {}  # device -> node; whether that still holds, says the node
         self._pools: dict[str, tuple[str, ...]] = {}
@@ -139,6 +141,7 @@ class Inventory:
             if known is not None:
                 _carry_over(known, node)
             self._journal.put(self.nodes, node.key, node)
+            self._note_layout(node)
             for device in node.devices:
                 if device.healthy and self._owners.get(device.uuid) != node.key:
                     self._journal.put(self._owners, device.uuid, node.key)
@@ -162,6 +165,21 @@ class Inventory:
             self._journal.set(node, name, value)
         self._reindex(key)
 
+    def change_layout(self, node: Node, change: LayoutChange | None, failure: str) -> None:
+        """Begins, goes on with or (None) ends the change of a node's MIG layout; undone with the journal."""
+        key = {(node.cluster, node.pool)}
+        self._journal.note(self._reindex, key)  # first, and so undone last, as in `put_nodes`
+        self._journal.set(node, "layout", change)
+        self._journal.set(node, "layout_failure", failure)
+        self._note_layout(node)
+        self._reindex(key)
+
+    def _note_layout(self, node: Node) -> None:
+        if node.layout is not None:
+            self._journal.put(self.changing, node.key, None)
+        elif node.key in self.changing:
+            self._journal.drop(self.changing, node.key)
+
     def imagine(self, nodes: Sequence[Node]) -> None:
         """Has nodes of one pool be otherwise until the journal is rolled back: then the index is the one of before."""
         key = nodes[0].cluster, nodes[0].pool
@@ -183,6 +201,7 @@ class Inventory:
             self._journal.set(node, "present", value=False)
         else:
             self._journal.drop(self.nodes, key)
+            self._journal.drop(self.changing, key)
         self._reindex({(node.cluster, node.pool)})
 
     def forget_node(self, key: NodeKey) -> None:
@@ -190,6 +209,7 @@ class Inventory:
         node = self.nodes.get(key)
         if node is not None:
             self._journal.drop(self.nodes, key)
+            self._journal.drop(self.changing, key)
             self._reindex({(node.cluster, node.pool)})
 
     def prepare(self) -> None:
@@ -228,6 +248,9 @@ class Inventory:
             index = self._capacity[node.cluster, node.pool]
             if index.nodes[node.ordinal] is not node:
                 raise AssertionError(f"{node.key} is indexed as another node")
+        changing = {key for key, node in self.nodes.items() if node.layout is not None}
+        if changing != self.changing.keys():
+            raise AssertionError(f"nodes whose layout changes are {changing}, and {set(self.changing)} are noted")
 
 
 def _by_name(node: Node) -> str:

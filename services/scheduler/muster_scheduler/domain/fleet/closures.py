@@ -18,13 +18,17 @@ from muster_scheduler.domain.fleet.nodes import Node, NodeState
 
 
 class Cause(Enum):
-    """Why a node takes no new work. GONE: nobody reports it, and something is charged to it still."""
+    """Why a node takes no new work. LAYOUT: its MIG layout changes.
+
+    GONE: nobody reports it, and something is charged to it still.
+    """
 
     CORDONED = "cordoned"
     DRAINING = "draining"
     WINDOW = "window"
     NOT_READY = "not ready"
     OUT_OF_SERVICE = "out of service"
+    LAYOUT = "layout"
     GONE = "gone"
 
 
@@ -50,6 +54,8 @@ def closure_of(asked: Eligibility, node: Node, now: int) -> Closure | None:
         return None
     if not node.present:
         return Closure(Cause.GONE)
+    if node.layout is not None:
+        return Closure(Cause.LAYOUT)
     if node.state in _STATES:
         return Closure(_STATES[node.state])
     window = next(((start, end) for start, end in node.windows if end > now), None)

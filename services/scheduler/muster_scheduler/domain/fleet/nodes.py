@@ -15,6 +15,7 @@ from muster_kernel.mig import CARDS, Card
 from muster_kernel.quantities import MILLI
 from muster_scheduler.domain.asked.requests import Grant, Holder, Kind, Share
 from muster_scheduler.domain.asked.terms import HOST_LABEL
+from muster_scheduler.domain.fleet.layouts import LayoutChange
 
 
 class Mode(StrEnum):
@@ -134,6 +135,7 @@ class Node:
     said: the pool that its agent names. `pool` is that one as well, until a label of the node says another.
     said_state, said_deadline: what its agent reports. `state` and `drain_deadline` are what holds: the operator's order
     (`ordered`, by `ordered_by`, until `ordered_deadline`) where there is one and the node is in service (orders.py).
+    layout: the change of its MIG layout that is under way (layouts.py). layout_failure: why the last one failed.
     """
 
     cluster: str
@@ -171,6 +173,8 @@ class Node:
     ordered: NodeState | None = None
     ordered_by: str = ""
     ordered_deadline: int = 0
+    layout: LayoutChange | None = None
+    layout_failure: str = ""
 
     def __post_init__(self) -> None:
         """Of a node that was just reported, its agent alone has spoken."""
@@ -205,7 +209,7 @@ class Node:
     @property
     def open(self) -> bool:
         """Whether it takes new replicas of anybody; whose, says eligibility.py."""
-        return self.present and (self.state is NodeState.READY or self.draining)
+        return self.present and self.layout is None and (self.state is NodeState.READY or self.draining)
 
     @property
     def draining(self) -> bool:

@@ -14,6 +14,7 @@ from muster_scheduler.domain.books.course import advance
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.events import ClusterLeft
 from muster_scheduler.domain.fleet.orders import Order
+from muster_scheduler.domain.life import layouts
 from muster_scheduler.domain.life.data_location import unbind_from
 from muster_scheduler.domain.life.fleet import declare_gone, drop_parts, workloads_of
 from muster_scheduler.domain.life.refusals import lift_permanent_refusals
@@ -29,6 +30,7 @@ def on_left(world: World, event: ClusterLeft) -> None:
     for node in [*world.inventory.in_cluster(event.cluster)]:
         if node.ordered is not None:
             world.inventory.order(node, Order())
+        layouts.end(world, node, layouts.NODE_GONE)
         world.inventory.drop_node(node.key)
         world.touched.nodes[node.key] = None
     text = f"cluster {event.cluster} has left the fleet"

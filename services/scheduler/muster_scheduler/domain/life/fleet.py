@@ -31,7 +31,7 @@ from muster_scheduler.domain.events import (
 from muster_scheduler.domain.fleet.clusters import Cluster, Orphan
 from muster_scheduler.domain.fleet.orders import order_of
 from muster_scheduler.domain.fleet.snapshots import HeldParts, SnapshotPart
-from muster_scheduler.domain.life import reports
+from muster_scheduler.domain.life import layouts, reports
 from muster_scheduler.domain.life.failures import faults_in_a_row
 from muster_scheduler.domain.life.refusals import lift_permanent_refusals
 
@@ -218,6 +218,7 @@ def on_adopted(world: World, event: ClusterAdopted) -> None:
         world.journal.set(cluster, name, value)
     world.journal.set(cluster, "held", None)  # the new one counts its starts anew: nothing of it would seem newer
     world.touched.clusters[event.cluster] = None
+    layouts.tell_again(world, event.cluster)
 
 
 def on_ordered(world: World, event: NodeOrdered) -> None:

@@ -8,17 +8,19 @@ of it is here, and the next full one supersedes it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 from muster_scheduler.domain.books.pools import pool_of
 from muster_scheduler.domain.books.world import World
-from muster_scheduler.domain.events import InventoryPartReported, InventoryReported
+from muster_scheduler.domain.decisions import EndWish
+from muster_scheduler.domain.events import InventoryPartReported, InventoryReported, LayoutReported
 from muster_scheduler.domain.fleet import slots
 from muster_scheduler.domain.fleet.clocks import tainted_since
 from muster_scheduler.domain.fleet.clusters import Cluster
 from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.fleet.orders import obey, order_of
 from muster_scheduler.domain.fleet.snapshots import IncomingInventory, SnapshotId, missing
-from muster_scheduler.domain.life import contradictions
+from muster_scheduler.domain.life import contradictions, layouts
 from muster_scheduler.domain.life.fleet import accept, drop_parts
 from muster_scheduler.domain.life.refusals import lift_permanent_refusals
 
@@ -64,6 +66,21 @@ def on_inventory_part(world: World, event: InventoryPartReported) -> None:
         world.dropped_inventories.append(f"inventory {snapshot} of cluster {cluster.id} does not match its digest")
         _fall_behind(world, cluster)
         drop_parts(world, cluster)
+
+
+def on_layout_reported(world: World, event: LayoutReported) -> None:
+    """An agent answers a change of layout. Devices that the layout made count before the node opens."""
+    if accept(world, event.cluster, event.order) is None:
+        return
+    node = world.inventory.nodes.get((event.cluster, event.node))
+    change = node.layout if node is not None else None
+    if node is None or change is None or not change.applying:
+        # It was answered before, or the books are older than the record: the record must not stay.
+        world.decide(EndWish(event.cluster, event.node, event.revision, layouts.ANSWERED))
+    elif change.revision == event.revision:
+        layouts.end(world, node, layouts.ANSWERED, event.failure)
+        if event.now is not None:
+            _put_nodes(world, event.cluster, (event.now,), frozenset())
 
 
 def _supersede(world: World, cluster: Cluster) -> None:
@@ -130,14 +147,24 @@ def _take_nodes(world: World, event: InventoryReported) -> None:
     if event.full:
         vanished |= {key[1] for key in world.inventory.nodes if key[0] == event.cluster and key[1] not in reported}
     for name in sorted(vanished):
+        gone = world.inventory.nodes.get((event.cluster, name))
+        if gone is not None:
+            layouts.end(world, gone, layouts.NODE_GONE, "the node was deleted")
         world.inventory.drop_node((event.cluster, name))
+    _put_nodes(world, event.cluster, nodes, vanished)
+
+
+def _put_nodes(world: World, cluster: str, nodes: Sequence[Node], vanished: AbstractSet[str]) -> None:
+    """Puts reported nodes into the books. vanished: names of those that were taken out of them before."""
     for node in nodes:
         known = world.inventory.nodes.get(node.key)
         if known is not None and known.ordered is not None:
             obey(node, order_of(known))
+        if known is not None:
+            node.layout, node.layout_failure = known.layout, known.layout_failure
         world.oddities += slots.add_devices(node, known)
     world.oddities += contradictions.settle(world.inventory, nodes)
-    pools = _sorted(world, event.cluster, nodes)
+    pools = _sorted(world, cluster, nodes)
     moved = [node for node in nodes if _closes_otherwise(world, node)]
     for node in nodes:
         known = world.inventory.nodes.get(node.key)
@@ -146,8 +173,8 @@ def _take_nodes(world: World, event: InventoryReported) -> None:
     world.inventory.put_nodes(nodes)
     for workload_id in sorted({holder.workload for node in moved for holder in node.entries}):
         world.watch(world.workloads[workload_id])
-    for name in sorted(reported | vanished):
-        world.touched.nodes[event.cluster, name] = None
+    for name in sorted({node.name for node in nodes} | vanished):
+        world.touched.nodes[cluster, name] = None
     for pool in sorted(pools):
         world.waiting.wake_pool(pool)
 
