@@ -28,6 +28,7 @@ from muster_cluster_agent.domain.actions import (
 from muster_cluster_agent.domain.findings import Finding
 from muster_cluster_agent.domain.fleet import Device, Fleet, Node, NodeState, Profile
 from muster_cluster_agent.domain.holdings import Holding, device_conflict
+from muster_cluster_agent.domain.layouts import LayoutAnswer
 from muster_cluster_agent.domain.model import Ended, NodeHealth, NodeView, Observed, Release, RunKey, Share
 from muster_cluster_agent.domain.plan import MpiLauncher, Plain, ReplicaPlan, Torchrun
 from muster_cluster_agent.domain.retirement import Retirement
@@ -56,6 +57,8 @@ class FakeBackend:
     read: bool = False
     deadline: float | None = None
     findings: list[Finding] = field(default_factory=list)
+    layouts: dict[tuple[str, str], LayoutAnswer] = field(default_factory=dict)
+    asked_layouts: list[tuple[str, str]] = field(default_factory=list)
     _changed: set[str] = field(default_factory=set)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -104,6 +107,10 @@ class FakeBackend:
 
     async def close_runs(self, workload_id: str, run: RunKey) -> None:
         self.closed[workload_id] = run
+
+    async def lay_out(self, node: str, config: str) -> LayoutAnswer | None:
+        self.asked_layouts.append((node, config))
+        return self.layouts.get((node, config))
 
     async def fleet(self) -> Fleet:
         nodes = tuple(
@@ -295,6 +302,9 @@ class Forgetful:
 
     async def close_runs(self, workload_id: str, run: RunKey) -> None:
         await self.inner.close_runs(workload_id, run)
+
+    async def lay_out(self, node: str, config: str) -> LayoutAnswer | None:
+        return await self.inner.lay_out(node, config)
 
     async def fleet(self) -> Fleet:
         return await self.inner.fleet()

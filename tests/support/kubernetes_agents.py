@@ -154,6 +154,7 @@ INSTALLATION = Installation(
     bus=BusAccess("127.0.0.1:2", "sasl_ssl", f"agent-{CLUSTER}", "password"),
     application=("id", "secret"),
     image="registry.example/muster-agent:1",
+    mig_manager=True,
 )
 
 

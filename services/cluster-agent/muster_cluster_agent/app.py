@@ -67,6 +67,7 @@ async def compose(runtime: Runtime, settings: AgentSettings) -> None:
     runtime.eternal("assignments", assignments.run)
     runtime.eternal("work", agent.work)
     runtime.eternal("watch", agent.watch)
+    runtime.eternal("layouts", agent.layouts.run)
     runtime.eternal("heartbeat", agent.beat)
     runtime.eternal("usage", sampler.run)
     runtime.eternal("gateway", gateway.run)

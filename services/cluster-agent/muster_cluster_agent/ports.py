@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from muster_cluster_agent.domain.actions import Answer, BackendAction, Refuse
 from muster_cluster_agent.domain.findings import Finding
 from muster_cluster_agent.domain.fleet import Difference, Fleet
+from muster_cluster_agent.domain.layouts import LayoutAnswer
 from muster_cluster_agent.domain.model import NodeView, Observed, Release, RunKey, Status
 from muster_cluster_agent.domain.retirement import Retirement
 from muster_cluster_agent.domain.usage import Sample
@@ -69,6 +70,13 @@ class Backend(Protocol):
 
     async def close_runs(self, workload_id: str, run: RunKey) -> None:
         """Takes away what runs up to this one had beside their replicas, which are all removed. Raises BackendError."""
+        ...
+
+    async def lay_out(self, node: str, config: str) -> LayoutAnswer | None:
+        """Do the next step to a MIG layout of a node; None: it has not ended. Twice is as good as once. Raises nothing.
+
+        config: the name of a configuration of the cluster's mig-manager.
+        """
         ...
 
     async def fleet(self) -> Fleet:
@@ -203,6 +211,15 @@ class RefusalReport:
 
 
 @dataclass(frozen=True, slots=True)
+class LayoutReport:
+    """How the change of a node's MIG layout ended. revision: of the record that it answers."""
+
+    node: str
+    revision: int
+    answer: LayoutAnswer
+
+
+@dataclass(frozen=True, slots=True)
 class BeatReport:
     """The agent lives. `sent_at`: monotonic seconds. healthy: the back end answers. dead_man: as `Backend` has it."""
 
@@ -231,7 +248,9 @@ class DeadLetter:
     headers: tuple[tuple[str, bytes], ...] = field(default=())
 
 
-Report = StatusReport | InventoryReport | HeldReport | RefusalReport | BeatReport | SampleReport | DeadLetter
+Report = (
+    StatusReport | InventoryReport | HeldReport | RefusalReport | LayoutReport | BeatReport | SampleReport | DeadLetter
+)
 
 
 class Secrets(Protocol):

@@ -20,6 +20,7 @@ from muster_chassis.signatures import BadSignature, RecordVerifier
 from muster_cluster_agent.adapters import decode
 from muster_cluster_agent.adapters.support import Support
 from muster_cluster_agent.domain.actions import Refuse
+from muster_cluster_agent.domain.layouts import NodeWish, WishEnd
 from muster_cluster_agent.domain.model import Assignment, Release
 from muster_cluster_agent.errors import BadRecord
 from muster_cluster_agent.handlers.agent import Agent, Taken
@@ -28,6 +29,7 @@ from muster_kernel.ids import is_uuid
 from muster_kernel.reasons import RefusalCode
 
 _POLL_MS: Final = 1000
+_NODE: Final = "node/"
 _BATCH: Final = 500
 _DEAF: Final = 3  # so many refused in a row are no leader's last words
 
@@ -174,9 +176,11 @@ class Assignments:
     async def _take(self, record: Any, devices: Mapping[bytes, str]) -> bool:
         """Hands one record to the agent; False for what is no assignment."""
         key = (record.key or b"").decode("utf-8", "replace")
+        if key.startswith(_NODE):
+            return await self._take_wish(record, key.removeprefix(_NODE))
         if "/" in key:
             RECORDS.labels("other").inc()
-            return True  # keys of later kinds: project/ID, node/ID, capacity/POOL
+            return True  # keys of later kinds: project/ID, capacity/POOL
         headers = dict(record.headers)
         try:
             if not is_uuid(key):
@@ -198,14 +202,30 @@ class Assignments:
         await asyncio.sleep(0)
         return True
 
-    def _check_epoch(self, value: Assignment | Release) -> None:
+    async def _take_wish(self, record: Any, node: str) -> bool:
+        """Hands the record of a node to the agent; False for what is none."""
+        headers = dict(record.headers)
+        try:
+            self._verify(record, headers)
+            value = decode.wish_end(node, headers) if record.value is None else decode.node_wish(node, record.value)
+            self._check_epoch(value)
+        except BadRecord as bad:
+            RECORDS.labels("bad").inc()
+            self._reject(record, bad)
+            return False
+        taken = self._agent.take_wish(value)
+        RECORDS.labels(taken).inc()
+        await self._judge(value, taken)
+        return True
+
+    def _check_epoch(self, value: Assignment | Release | NodeWish | WishEnd) -> None:
         """One record with a wrong number must not make this agent deaf to its scheduler for ever."""
         try:
             epoch_after(value.epoch, self._agent.epoch, LARGEST_LEAP)
         except ValueError as error:
             raise BadRecord(str(error)) from error
 
-    async def _judge(self, value: Assignment | Release, taken: Taken) -> None:
+    async def _judge(self, value: Assignment | Release | NodeWish | WishEnd, taken: Taken) -> None:
         """Health says when assignments are refused one after the other: the agent lives, and obeys no scheduler.
 
         The scheduler is told too, with the highest epoch that was seen, so that its next term begins beyond it.

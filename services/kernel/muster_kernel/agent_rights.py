@@ -27,7 +27,7 @@ class Right:
     """Verbs on some resources of one API group.
 
     group: empty for the core group. resources: as the API names them, such as `pods/log`. managed: needed only where
-    the agent makes the namespaces of projects by itself.
+    the agent makes the namespaces of projects by itself. mig_manager: needed only where the agent changes MIG layouts.
     """
 
     scope: Scope
@@ -35,12 +35,14 @@ class Right:
     resources: tuple[str, ...]
     verbs: tuple[str, ...]
     managed: bool = False
+    mig_manager: bool = False
 
 
 RIGHTS: Final = (
     Right(Scope.CLUSTER, "", ("pods", "nodes", "namespaces", "configmaps"), ("get", "list", "watch")),
     Right(Scope.CLUSTER, "", ("persistentvolumeclaims",), ("list", "watch")),
     Right(Scope.CLUSTER, "", ("namespaces",), ("create",), managed=True),
+    Right(Scope.CLUSTER, "", ("nodes",), ("patch",), mig_manager=True),
     Right(Scope.CLUSTER, "scheduling.k8s.io", ("priorityclasses",), ("get",)),
     Right(Scope.CLUSTER, "node.k8s.io", ("runtimeclasses",), ("get",)),
     Right(Scope.CLUSTER, "networking.k8s.io", ("ingressclasses",), ("get",)),
@@ -64,6 +66,13 @@ def priority_class(cluster: str) -> str:
     return f"muster-{cluster}"
 
 
-def rights(scope: Scope, *, managed: bool) -> tuple[Right, ...]:
-    """The rights of a scope. managed: the agent makes the namespaces of projects by itself."""
-    return tuple(right for right in RIGHTS if right.scope is scope and (managed or not right.managed))
+def rights(scope: Scope, *, managed: bool, mig_manager: bool = False) -> tuple[Right, ...]:
+    """The rights of a scope. managed: the agent makes the namespaces of projects by itself.
+
+    mig_manager: the agent sets the label of nodes by which a mig-manager knows their MIG layout.
+    """
+    return tuple(
+        right
+        for right in RIGHTS
+        if right.scope is scope and (managed or not right.managed) and (mig_manager or not right.mig_manager)
+    )

@@ -202,3 +202,25 @@ def test_all_that_is_printed_can_be_applied_twice(kubernetes: Cluster, image: st
     kubernetes.apply(objects_of(installation))
     account = kubernetes.http.get(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{ACCOUNT}")
     assert account.status_code == 200
+
+
+def test_of_nodes_it_changes_the_labels_of_a_mig_manager_alone(kubernetes: Cluster, agent: httpx.Client) -> None:
+    (node,) = [each["metadata"]["name"] for each in kubernetes.http.get("/api/v1/nodes").json()["items"]]
+    merge = {"Content-Type": "application/merge-patch+json"}
+
+    def patch(change: Any, below: str = "") -> int:
+        return agent.patch(f"/api/v1/nodes/{node}{below}", json=change, headers=merge).status_code
+
+    asked = {"nvidia.com/mig.config": "all-1g.10gb", "nvidia.com/mig.config.state": None}
+    assert patch({"metadata": {"labels": asked}}) == 200
+    for labels in ({"a": "b"}, {**asked, "a": "b"}, {"kubernetes.io/hostname": "x"}, {"kubernetes.io/hostname": None}):
+        kubernetes.http.patch(
+            f"/api/v1/nodes/{node}", json={"metadata": {"labels": {"kubernetes.io/hostname": node}}}, headers=merge
+        )
+        assert patch({"metadata": {"labels": labels}}) == FORBIDDEN, labels
+    assert patch({"metadata": {"annotations": {"a": "b"}}}) == FORBIDDEN
+    assert patch({"metadata": {"finalizers": ["a.b/c"]}}) == FORBIDDEN
+    assert patch({"spec": {"unschedulable": True}}) == FORBIDDEN
+    assert patch({"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}) == FORBIDDEN
+    assert patch({"status": {"allocatable": {"nvidia.com/gpu": "9"}}}, "/status") == FORBIDDEN
+    assert patch({"metadata": {"labels": {"nvidia.com/mig.config": None}}}) == 200

@@ -11,12 +11,13 @@ import pytest
 from muster_client.cli.joining import Kafka
 from muster_client.errors import InvalidInput
 from muster_client.joining.installing import objects_of
-from muster_client.joining.settings import cluster_file
+from muster_client.joining.settings import cluster_file, has_mig_manager
 from muster_client.joining.values import BusAccess, Installation
 from muster_cluster_agent.adapters.kubernetes.cluster_file import parse
 from muster_kernel.agent_rights import RIGHTS
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "kubernetes-clusters.md"
+_ONLY_IF = (", where the agent makes namespaces", ", with `mig_manager: true`")
 INSTALLATION = Installation(
     cluster="lab",
     namespace="muster",
@@ -40,9 +41,10 @@ def test_namespaces_that_the_agent_makes_need_its_rights_everywhere_and_a_policy
     found = objects_of(INSTALLATION)
     bound = {one["roleRef"]["name"] for one in of_kind(found, "ClusterRoleBinding")}
     assert bound == {"muster-agent-lab", "muster-agent-lab-projects"}
-    (policy,) = of_kind(found, "ValidatingAdmissionPolicy")
+    policy, of_nodes = of_kind(found, "ValidatingAdmissionPolicy")
+    assert of_nodes["metadata"]["name"] == f"{policy['metadata']['name']}-nodes"
     assert "system:serviceaccount:muster:muster-agent" in policy["spec"]["matchConditions"][0]["expression"]
-    (binding,) = of_kind(found, "ValidatingAdmissionPolicyBinding")
+    binding, _ = of_kind(found, "ValidatingAdmissionPolicyBinding")
     assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
 
 
@@ -145,14 +147,34 @@ def test_the_guide_lists_exactly_the_rights_of_the_table() -> None:
     for cells in lines:
         where, resources, verbs = (cell.strip() for cell in (*cells, "", "")[:3])
         for place in {right.scope.value for right in RIGHTS}:
-            if where.removesuffix(", where the agent makes namespaces") == place:
-                managed = where != place
+            only_if = where.removeprefix(place)
+            if where.startswith(place) and only_if in {"", *_ONLY_IF}:
                 listed |= {
-                    (place, resource, verb, managed) for resource in resources.split(", ") for verb in verbs.split(", ")
+                    (place, resource, verb, only_if) for resource in resources.split(", ") for verb in verbs.split(", ")
                 }
     assert listed == {
-        (right.scope.value, resource, verb, right.managed)
+        (right.scope.value, resource, verb, _ONLY_IF[0] * right.managed + _ONLY_IF[1] * right.mig_manager)
         for right in RIGHTS
         for resource in right.resources
         for verb in right.verbs
     }
+
+
+def test_only_an_agent_with_a_mig_manager_may_change_nodes_and_only_two_labels_of_them() -> None:
+    def changes_nodes(found: list[dict[str, Any]]) -> bool:
+        rules = [rule for one in of_kind(found, "ClusterRole") for rule in one["rules"]]
+        return any("nodes" in rule["resources"] and "patch" in rule["verbs"] for rule in rules)
+
+    assert not changes_nodes(objects_of(INSTALLATION))
+    found = objects_of(replace(INSTALLATION, mig_manager=True))
+    assert changes_nodes(found)
+    policies = {one["metadata"]["name"]: one["spec"] for one in of_kind(found, "ValidatingAdmissionPolicy")}
+    assert set(policies) == {"muster-agent-lab", "muster-agent-lab-nodes"}
+    assert len(of_kind(found, "ValidatingAdmissionPolicyBinding")) == 2
+    (rule,) = policies["muster-agent-lab-nodes"]["validations"]
+    assert "['nvidia.com/mig.config', 'nvidia.com/mig.config.state']" in rule["expression"]
+
+
+def test_the_cluster_file_says_whether_there_is_a_mig_manager() -> None:
+    assert not has_mig_manager(cluster_file("lab", "muster", managed=True))
+    assert has_mig_manager(cluster_file("lab", "muster", managed=True, more="mig_manager: true\n"))

@@ -20,7 +20,7 @@ from muster_client.cli.output import emit, note
 from muster_client.errors import AlreadyExists, InvalidInput
 from muster_client.joining import bus
 from muster_client.joining.installing import objects_of
-from muster_client.joining.settings import cluster_file
+from muster_client.joining.settings import cluster_file, has_mig_manager
 from muster_client.joining.values import BusAccess, Installation, application_name
 from muster_client.muster import Muster
 
@@ -132,6 +132,7 @@ async def join_cluster(
         bus=access,
         application=application,
         image=agent.image,
+        mig_manager=has_mig_manager(settings),
     )
     found = objects_of(installation)
     if common.json:

@@ -1,7 +1,7 @@
-"""The admission policy that keeps an agent's writes inside the namespaces of its projects.
+"""The admission policies that keep an agent's writes inside the namespaces of its projects.
 
-RBAC cannot select namespaces by label, so an agent that makes namespaces has its rights in all of them. The API server
-itself denies what is outside (ValidatingAdmissionPolicy, Kubernetes 1.30).
+RBAC cannot select namespaces by label, so an agent that makes namespaces has its rights in all of them. It cannot grant
+one label of a node either. The API server itself denies what is outside (ValidatingAdmissionPolicy, Kubernetes 1.30).
 """
 
 from __future__ import annotations
@@ -11,7 +11,12 @@ from typing import Any
 from muster_client.joining.values import Installation, manifest
 from muster_kernel.cluster_labels import CLUSTER, MANAGED_BY, MANAGER, PROJECT
 
+MIG_LABELS = ("nvidia.com/mig.config", "nvidia.com/mig.config.state")
+"""The labels of a node that a mig-manager follows and answers in; the agent sets the one and removes the other."""
 _API = "admissionregistration.k8s.io/v1"
+_IS_NODE = "request.resource.group == '' && request.resource.resource == 'nodes'"
+_LISTS = ("metadata.finalizers", "metadata.ownerReferences")
+_KEPT = ("metadata.annotations", *_LISTS, "spec")
 
 
 def admission(installation: Installation) -> list[dict[str, Any]]:
@@ -29,6 +34,7 @@ def admission(installation: Installation) -> list[dict[str, Any]]:
             },
             # The agent asks what it may do by creating reviews, which are no objects of any namespace.
             {"name": "no-review", "expression": "request.resource.group != 'authorization.k8s.io'"},
+            {"name": "no-node", "expression": f"!({_IS_NODE})"},  # nodes have a policy of their own
         ],
         "validations": [
             {
@@ -40,11 +46,49 @@ def admission(installation: Installation) -> list[dict[str, Any]]:
             }
         ],
     }
+    return [*_bound(installation, name, spec), *_bound(installation, f"{name}-nodes", _of_nodes(installation))]
+
+
+def _bound(installation: Installation, name: str, spec: dict[str, Any]) -> list[dict[str, Any]]:
     binding = {"policyName": name, "validationActions": ["Deny"]}
     return [
         manifest(installation, _API, "ValidatingAdmissionPolicy", name, spec=spec),
         manifest(installation, _API, "ValidatingAdmissionPolicyBinding", name, spec=binding),
     ]
+
+
+def _of_nodes(installation: Installation) -> dict[str, Any]:
+    """The agent changes two labels of nodes, by which a mig-manager is asked for a layout, and nothing else of them."""
+    rule = {"apiGroups": [""], "apiVersions": ["*"], "operations": ["*"], "resources": ["nodes", "nodes/*"]}
+    asked = "[" + ", ".join(_text(label) for label in MIG_LABELS) + "]"
+    same = " && ".join(f"({_given('object', field)}) == ({_given('oldObject', field)})" for field in _KEPT)
+    return {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [rule]},
+        "matchConditions": [
+            {"name": "by-the-agent", "expression": f"request.userInfo.username == {_text(installation.user)}"}
+        ],
+        "variables": [
+            {"name": "before", "expression": _given("oldObject", "metadata.labels")},
+            {"name": "after", "expression": _given("object", "metadata.labels")},
+        ],
+        "validations": [
+            {
+                "expression": "request.operation == 'UPDATE' && !has(request.subResource) "
+                f"&& variables.after.all(key, key in {asked} "
+                "|| (key in variables.before && variables.before[key] == variables.after[key])) "
+                f"&& variables.before.all(key, key in {asked} || key in variables.after) && {same}",
+                "message": f"an agent of Muster changes only the labels {' and '.join(MIG_LABELS)} of a node",
+                "reason": "Forbidden",
+            }
+        ],
+    }
+
+
+def _given(of: str, field: str) -> str:
+    """A map or list of an object that may be missing there."""
+    empty = "[]" if field in _LISTS else "{}"
+    return f"has({of}.{field}) ? {of}.{field} : {empty}"
 
 
 def _makes(cluster: str) -> str:

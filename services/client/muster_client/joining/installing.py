@@ -39,7 +39,7 @@ def _rights(installation: Installation) -> Iterable[dict[str, Any]]:
     """
     managed = installation.managed
     reading, projects = installation.cluster_wide_name, f"{installation.cluster_wide_name}-projects"
-    yield _role(installation, reading, rights(Scope.CLUSTER, managed=managed))
+    yield _role(installation, reading, rights(Scope.CLUSTER, managed=managed, mig_manager=installation.mig_manager))
     yield _binding(installation, reading, reading)
     yield _role(installation, projects, rights(Scope.PROJECTS, managed=managed))
     # Without a subject where namespaces are listed: it ends what an earlier installation has bound everywhere.

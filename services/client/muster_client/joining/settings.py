@@ -40,3 +40,8 @@ def cluster_file(cluster: str, namespace: str, *, managed: bool, more: str = "",
         if key in given:
             raise InvalidInput(f"{where}: {key} is for an agent outside of the cluster; leave it out")
     return yaml.safe_dump({**own, "priority_class": priority_class(cluster), **given}, sort_keys=False)
+
+
+def has_mig_manager(settings: str) -> bool:
+    """Return whether a cluster file says that the cluster has a mig-manager, whose label the agent then sets."""
+    return yaml.load(settings, _Loader).get("mig_manager") is True  # noqa: S506 - a SafeLoader

@@ -32,7 +32,8 @@ class Installation:
     them. cluster_file, trust: the two files that it reads. submission: HOST:PORT of submission's gRPC; submission_tls:
     whether it is reached by TLS; submission_ca: certificates (PEM) that are trusted then; empty: the system's.
     application: the id and secret that the agent logs in with; None: the Secret, whose content is shown once, is left
-    out. image: that of the Deployment; empty: there is none, and the agent runs elsewhere.
+    out. image: that of the Deployment; empty: there is none, and the agent runs elsewhere. mig_manager: whether the
+    cluster file says that the cluster has one.
     """
 
     cluster: str
@@ -46,6 +47,7 @@ class Installation:
     bus: BusAccess
     application: tuple[str, str] | None
     image: str
+    mig_manager: bool = False
 
     @property
     def managed(self) -> bool:

@@ -17,6 +17,7 @@ from muster_chassis.numbers import LARGEST_EPOCH, LARGEST_RUN, number
 from muster_cluster_agent.adapters import specs
 from muster_cluster_agent.adapters.notebooks import with_notebook_defaults
 from muster_cluster_agent.adapters.support import Support
+from muster_cluster_agent.domain.layouts import NodeWish, WishEnd
 from muster_cluster_agent.domain.model import (
     Assignment,
     Release,
@@ -31,6 +32,7 @@ from muster_kernel.ids import is_uuid
 SOURCE: Final = b"scheduler"
 _UUID_BYTES: Final = 16
 _LARGEST: Final = 1 << 20
+_LARGEST_REVISION: Final = 1 << 53
 _LONGEST_GRACE: Final = 300.0
 
 Names = Callable[[bytes], str]
@@ -71,6 +73,30 @@ def release(workload_id: str, headers: Mapping[str, bytes]) -> Release:
         )
     except ValueError as error:
         raise BadRecord(f"a tombstone needs generation, attempt and epoch as numbers: {error}", workload_id) from error
+
+
+def node_wish(name: str, value: bytes) -> NodeWish:
+    """What a node is to become, from its bytes."""
+    try:
+        message = fleet_pb2.NodeWish.FromString(value)
+    except (DecodeError, ValueError) as error:
+        raise BadRecord(f"the value is no NodeWish: {error}") from error
+    if message.node != name or not message.layout:
+        said = f"{message.node[:80]!r} with the layout {message.layout[:80]!r}"
+        raise BadRecord(f"the key says node {name[:80]!r}, the value {said}")
+    return NodeWish(message.node, message.epoch, message.revision, message.agent_instance, message.layout)
+
+
+def wish_end(name: str, headers: Mapping[str, bytes]) -> WishEnd:
+    """The tombstone of a node's record, from its headers."""
+    try:
+        return WishEnd(
+            name,
+            epoch=number(headers.get("epoch"), LARGEST_EPOCH, "epoch"),
+            revision=number(headers.get("revision"), _LARGEST_REVISION, "revision"),
+        )
+    except ValueError as error:
+        raise BadRecord(f"a tombstone of a node needs epoch and revision as numbers: {error}") from error
 
 
 def assignment(workload_id: str, value: bytes, devices: Mapping[bytes, str], support: Support) -> Assignment:

@@ -23,6 +23,7 @@ from muster_cluster_agent.ports import (
     BeatReport,
     DeadLetter,
     Held,
+    LayoutReport,
     RefusalReport,
     SampleReport,
     StatusReport,
@@ -35,6 +36,7 @@ _LOG_LIMIT: Final = 4000
 _VALUE_LIMIT: Final = 64 << 10
 _IGNORED: Final = "FieldIgnored"
 _WORKING: Final = "WorkingFolder"
+_LAYOUT_FAILED: Final = "LayoutFailed"
 _SCOPES: Final = {
     RefusalScope.NODE: agent_pb2.REFUSAL_SCOPE_NODE,
     RefusalScope.CLUSTER: agent_pb2.REFUSAL_SCOPE_CLUSTER,
@@ -51,7 +53,7 @@ def timestamp(seconds: float | None) -> Timestamp | None:
     return stamp
 
 
-Single = StatusReport | RefusalReport | BeatReport | SampleReport | DeadLetter
+Single = StatusReport | RefusalReport | LayoutReport | BeatReport | SampleReport | DeadLetter
 """Reports that one record holds, however large the cluster is."""
 
 
@@ -62,6 +64,8 @@ def message(report: Single, order: agent_pb2.ReportOrder, letter_id: str) -> Mes
             return _status_changed(report, order)
         case RefusalReport():
             return _refused(report, order)
+        case LayoutReport():
+            return _layout(report, order)
         case BeatReport(healthy=healthy, dead_man=dead_man):
             health = agent_pb2.BACKEND_HEALTH_OK if healthy else agent_pb2.BACKEND_HEALTH_UNREACHABLE
             # Never less than a supervisor waits: a part of a second counts as a whole one.
@@ -146,6 +150,15 @@ def _refused(report: RefusalReport, order: agent_pb2.ReportOrder) -> agent_pb2.A
         index=refusal.index,
         k=refusal.k,
     )
+
+
+def _layout(report: LayoutReport, order: agent_pb2.ReportOrder) -> agent_pb2.LayoutChanged | agent_pb2.LayoutFailed:
+    answer = report.answer
+    if answer.node is not None:
+        now = node(answer.node)
+        return agent_pb2.LayoutChanged(order=order, node=report.node, now=now, revision=report.revision)
+    why = workload_pb2.Reason(code=_LAYOUT_FAILED, message=clean(answer.failure, _MESSAGE_LIMIT))
+    return agent_pb2.LayoutFailed(order=order, node=report.node, reason=why, revision=report.revision)
 
 
 def _sample(sample: Sample) -> agent_pb2.UsageSample:

@@ -29,12 +29,14 @@ from muster_cluster_agent.domain.actions import (
     refusal_of,
     steps_of,
 )
+from muster_cluster_agent.domain.layouts import NodeWish, WishEnd
 from muster_cluster_agent.domain.model import Assignment, NodeView, Release, State, Status, is_stale
 from muster_cluster_agent.domain.plan import ReplicaPlan, plans_of
 from muster_cluster_agent.domain.reconcile import Scene, reconcile
 from muster_cluster_agent.domain.sealed import is_sealed, opened
 from muster_cluster_agent.errors import BackendError, SecretsError
 from muster_cluster_agent.handlers.agenda import Agenda, Case
+from muster_cluster_agent.handlers.layouts import Layouts
 from muster_cluster_agent.handlers.telling import Telling
 from muster_cluster_agent.ports import (
     WORKERS,
@@ -91,6 +93,7 @@ class Agent:
         self.epoch = epoch
         self.agenda = Agenda()
         self.telling = Telling(backend, reporter, self.agenda)
+        self.layouts = Layouts(backend, reporter)
         self._nodes: Mapping[str, NodeView] = {}
         self._sound = True
 
@@ -125,6 +128,17 @@ class Agent:
         self.agenda.mark(record.workload_id)
         return Taken.TAKEN
 
+    def take_wish(self, record: NodeWish | WishEnd) -> Taken:
+        """A node's record of the assignments topic, in its order."""
+        if record.epoch < self.epoch:
+            log.info("older_epoch_ignored", node=record.node, epoch=record.epoch, highest=self.epoch)
+            return Taken.REFUSED
+        self.epoch = record.epoch
+        if isinstance(record, NodeWish) and record.instance not in {"", self._instance}:
+            log.warning("layout_for_another_instance", node=record.node, instance=record.instance)
+            return Taken.REFUSED
+        return Taken.TAKEN if self.layouts.take(record) else Taken.STALE
+
     def refuse(self, refusal: Refuse) -> None:
         """A record that could not be understood: its workload is told about, everything else goes on."""
         self.telling.refuse(refusal)
@@ -138,6 +152,7 @@ class Agent:
         """The assignments have been read to their end: from now on the agent acts."""
         self._backend.assignments_read()
         self.agenda.held_up = False
+        self.layouts.held_up = False
         self.agenda.mark_everything()
 
     def reread(self) -> None:
@@ -146,6 +161,7 @@ class Agent:
         Nothing is concluded meanwhile.
         """
         self.agenda.held_up = True
+        self.layouts.held_up = True
 
     def acknowledged(self, report: Report) -> None:
         """The bus has the report on its disks."""
@@ -207,6 +223,7 @@ class Agent:
         """On start, on reconnect, and when reports may have been lost: everything is told again."""
         self.telling.book.forget()
         await self.tell_state()
+        self.layouts.tell_again()
         for case in self.agenda.cases():
             case.answered, case.acknowledged = False, False
             case.refused.clear()

@@ -23,6 +23,7 @@ from muster_cluster_agent.adapters.kubernetes.cluster_file import KubernetesFile
 from muster_cluster_agent.adapters.kubernetes.departure import Departure
 from muster_cluster_agent.adapters.kubernetes.endings import Endings
 from muster_cluster_agent.adapters.kubernetes.evacuation import Evacuation
+from muster_cluster_agent.adapters.kubernetes.layouts import Layouts
 from muster_cluster_agent.adapters.kubernetes.logs import PodLogs
 from muster_cluster_agent.adapters.kubernetes.prerequisites import Prerequisites
 from muster_cluster_agent.adapters.kubernetes.recorder import Recorder
@@ -46,6 +47,7 @@ from muster_cluster_agent.domain.kubernetes import marks
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.observing import VANISHED
 from muster_cluster_agent.domain.kubernetes.pods import Pod
+from muster_cluster_agent.domain.layouts import LayoutAnswer
 from muster_cluster_agent.domain.model import NodeView, Observed, Release, RunKey
 from muster_cluster_agent.domain.retirement import RETIRED_AGENT, Retirement
 from muster_cluster_agent.errors import BackendError
@@ -91,6 +93,7 @@ class KubernetesBackend:
         self._starts = StartWatch(client, self._acting, file.pull_seconds)
         self._logs = PodLogs(client, self._cache)
         self._checks = Checks(client, self._cache, owner, file)
+        self._layouts = Layouts(client, self._cache, allowed=file.mig_manager)
         self._departure = Departure(client, self._cache, prerequisites, owner, file)
         self._evacuation = Evacuation(client, self._cache, owner, file.namespace)
         self._tasks: list[asyncio.Task[None]] = []
@@ -232,6 +235,10 @@ class KubernetesBackend:
                 return await self._acting.remove(action)
             case Route():
                 return await self._addressing.route(action)
+
+    async def lay_out(self, node: str, config: str) -> LayoutAnswer | None:
+        """Does the next step to a MIG layout of a node."""
+        return await self._layouts.lay_out(node, config)
 
     async def kept(self, most: int) -> Sequence[Kept]:
         """Workloads of which something outlives their runs although no replica is here, after the last such answer."""

@@ -75,8 +75,8 @@ class Checks:
 
     def _needed(self) -> Iterable[tuple[Right, str]]:
         """Each right with the namespace in which it is needed; empty: in the whole cluster."""
-        managed = self._file.managed
-        yield from ((right, "") for right in rights(Scope.CLUSTER, managed=managed))
+        managed, mig = self._file.managed, self._file.mig_manager
+        yield from ((right, "") for right in rights(Scope.CLUSTER, managed=managed, mig_manager=mig))
         yield from ((right, self._file.namespace) for right in rights(Scope.OWN, managed=managed))
         # Namespaces that are made on demand are not known yet: the rights in them have to hold everywhere.
         places = [""] if managed else self._projects()

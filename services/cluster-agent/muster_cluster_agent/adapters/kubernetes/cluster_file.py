@@ -23,7 +23,7 @@ from muster_cluster_agent.errors import ClusterFileError
 _TOP: Final = frozenset(
     {"cluster", "backend", "kubeconfig", "context", "namespace", "namespaces", "scheduler", "priority_class", "binder"}
     | {"images", "runtime_class", "devices", "tolerate", "pull_secrets", "node_gone_after", "pull_deadline", "rate"}
-    | {"allow", "urls", "drain_taints", "service_accounts", "pod_security"}
+    | {"allow", "urls", "drain_taints", "service_accounts", "pod_security", "mig_manager"}
 )
 _DEVICES: Final = frozenset({"resource"})
 _IMAGES: Final = frozenset({"git", "notebook", "tensorboard"})
@@ -41,8 +41,8 @@ class KubernetesFile:
 
     kubeconfig None: the pod's own account. namespace: the agent's own. managed: namespaces of projects are made where
     they are missing, with that level of `pod_security` enforced. allowed: what pods may have of their nodes.
-    pull_seconds: how long the images of a pod may be pulled. rate, burst: calls of the API server a second, and at
-    once.
+    pull_seconds: how long the images of a pod may be pulled. mig_manager: whether the cluster has one whose
+    label the agent may set. rate, burst: calls of the API server a second, and at once.
     """
 
     cluster: str
@@ -55,6 +55,7 @@ class KubernetesFile:
     counting: Counting = field(default_factory=Counting)
     allowed: frozenset[str] = frozenset()
     pull_seconds: float = 3600.0
+    mig_manager: bool = False
     rate: float = 200.0
     burst: float = 400.0
 
@@ -91,6 +92,7 @@ def parse(text: str, *, where: Path) -> KubernetesFile:
         ),
         allowed=reader.get(top, "allow", "file", _allowed, frozenset()),
         pull_seconds=reader.get(top, "pull_deadline", "file", values.seconds, 3600.0),
+        mig_manager=reader.get(top, "mig_manager", "file", values.flag, default=False),
         rate=reader.get(rate, "calls", "rate", _positive, 200.0),
         burst=reader.get(rate, "burst", "rate", _positive, 400.0),
     )

@@ -85,6 +85,12 @@ class NodeCache:
         self._stale.clear()
         return tuple(self._reported[name] for name in sorted(self._reported))
 
+    def report_of(self, raw: nodes.Json) -> Node:
+        """Return a node as it is reported, of its JSON, with what others hold of it as far as that is known."""
+        node = nodes.node_of(raw)
+        others, drained_by = self._others.get(node.name, {}).values(), self._drained_by.get(node.name)
+        return nodes.reported(node, others, self._counting, drained_by)
+
     def note_other(self, key: str, old: Pod | None, new: Pod | None) -> None:
         """Note what a pod that is not Muster's holds of a node now; None: nothing."""
         if old is not None and (new is None or new.node != old.node):

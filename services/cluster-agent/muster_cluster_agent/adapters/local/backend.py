@@ -56,6 +56,7 @@ from muster_cluster_agent.domain.actions import (
 from muster_cluster_agent.domain.findings import Finding
 from muster_cluster_agent.domain.fleet import Fleet
 from muster_cluster_agent.domain.holdings import device_conflict
+from muster_cluster_agent.domain.layouts import LayoutAnswer
 from muster_cluster_agent.domain.model import NodeHealth, NodeView, Observed, Release, RunKey
 from muster_cluster_agent.domain.plan import ReplicaPlan
 from muster_cluster_agent.domain.retirement import RETIRED, Retirement
@@ -189,6 +190,10 @@ class LocalBackend:
 
     async def close_runs(self, workload_id: str, run: RunKey) -> None:
         """A run has nothing here beside its replicas' folders, which go with its workload (`forget`)."""
+
+    async def lay_out(self, node: str, config: str) -> LayoutAnswer | None:
+        """Refuses: MIG slices are made here as replicas need them."""
+        return LayoutAnswer(None, f"node {node} has no mig-manager: its MIG slices are made as replicas need them")
 
     async def fleet(self) -> Fleet:
         """The nodes and devices of now."""
