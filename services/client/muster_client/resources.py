@@ -182,6 +182,17 @@ class Nodes(Resource):
         stub = fleet_pb2_grpc.FleetServiceStub(self._channel)
         return (await self._calls.unary(stub.OrderNode, request)).node
 
+    async def set_layout(self, cluster: str, node: str, config: str, *, key: str | None = None) -> fleet_pb2.NodeView:
+        """Changes the MIG layout of a node once it is empty; an empty `config` takes the change back.
+
+        Raises NotFound and FailedPrecondition.
+        """
+        request = fleet_api_pb2.SetNodeLayoutRequest(
+            cluster=cluster, node=node, config=config, idempotency_key=key or new_key()
+        )
+        stub = fleet_pb2_grpc.FleetServiceStub(self._channel)
+        return (await self._calls.unary(stub.SetNodeLayout, request)).node
+
     async def force_gone(self, cluster: str, node: str, *, key: str | None = None) -> int:
         """Declares everything on a node gone, on an operator's word; how many replicas that were. Raises NotFound."""
         request = fleet_api_pb2.ForceGoneNodeRequest(cluster=cluster, node=node, idempotency_key=key or new_key())

@@ -207,6 +207,29 @@ def test_a_node_is_cordoned_drained_and_opened_again(muster: Command, world: Wor
     assert muster("nodes", "cordon", "nowhere").code == 3
 
 
+def test_a_layout_is_ordered_followed_and_taken_back(muster: Command, world: World) -> None:
+    world.nodes = [fleet_pb2.NodeView(name="north-0", cluster="north", state=fleet_pb2.NODE_STATE_READY)]
+    ran = muster("nodes", "set-layout", "north", "north-0", "all-1g.10gb")
+    assert ran.out.startswith("node north-0 of north: changes to all-1g.10gb (waits until nothing of Muster is left")
+    assert "ordered by anna" in ran.out
+    assert "MIG layout" in muster("nodes").out
+    assert "changes to all-1g.10gb" in muster("nodes", "describe", "north-0").out
+    told = json.loads(muster("nodes", "set-layout", "north", "north-0", "all-1g.10gb", "--json").out)
+    assert told["layout"]["config"] == "all-1g.10gb"
+    assert "is taken back" in muster("nodes", "set-layout", "north", "north-0", "--cancel").out
+    assert [each.config for each in world.asked("SetNodeLayout")] == ["all-1g.10gb", "all-1g.10gb", ""]
+    world.nodes[0].layout_failure = "the mig-manager said failed"
+    assert "the last change failed: the mig-manager said failed" in muster("nodes", "describe", "north-0").out
+
+
+@pytest.mark.parametrize("said", [(), ("all-1g.10gb", "--cancel")])
+def test_a_layout_is_either_named_or_taken_back(muster: Command, world: World, said: tuple[str, ...]) -> None:
+    ran = muster("nodes", "set-layout", "north", "north-0", *said)
+    assert ran.code == 2
+    assert "--cancel" in ran.err
+    assert not world.calls
+
+
 @pytest.mark.parametrize("within", ["soon", "31d", "-1s", "5"])
 def test_a_drain_that_cannot_be(muster: Command, world: World, within: str) -> None:
     ran = muster("nodes", "drain", "north-0", f"--within={within}")

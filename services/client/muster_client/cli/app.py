@@ -127,6 +127,7 @@ _GROUPS: Final = (
         "cordon": ("fleet:cordon", "Keep new work off a node."),
         "drain": ("fleet:drain", "Keep new work off a node and move away what runs there."),
         "uncordon": ("fleet:uncordon", "Take a cordon or a drain back."),
+        "set-layout": ("fleet:set_layout", "Change the MIG layout of a node of a Kubernetes cluster."),
         "force-gone": ("fleet:force_gone", "Declare that nothing on a node runs any more."),
     }),
     ("quarantine", "Workloads that the scheduler failed on and has set aside.", {

@@ -224,6 +224,34 @@ async def uncordon(node: str, *, cluster: str = "", common: Common = _NO_OPTIONS
     return await _order(node, cluster, fleet_messages.NODE_STATE_READY, common)
 
 
+async def set_layout(
+    cluster: str, node: str, config: str = "", *, cancel: bool = False, common: Common = _NO_OPTIONS
+) -> int:
+    """Changes the MIG layout of a node of a Kubernetes cluster that has a mig-manager.
+
+    The node takes nothing new. Once nothing of Muster is left on it, the mig-manager lays its devices out, and the node
+    takes new work again. What runs on it is not moved: `muster nodes drain` does that.
+
+    Args:
+        cluster: Its cluster.
+        node: The node.
+        config: The name of a configuration of the mig-manager, such as all-1g.10gb or all-disabled.
+        cancel: Take the change back that is under way; what the mig-manager has begun it finishes.
+        common: Connection.
+    """
+    if cancel == bool(config):
+        raise InvalidInput("give either the name of a configuration, or --cancel to take the change back")
+    async with common.muster() as muster:
+        found = await muster.nodes.set_layout(cluster, node, config)
+    if common.json:
+        emit(found)
+    elif cancel:
+        say(f"node {node} of {cluster}: the change of its MIG layout is taken back")
+    else:
+        say(f"node {node} of {cluster}: {wide.layout_words(found.layout)}; `muster nodes describe {node}` follows it")
+    return Exit.OK
+
+
 def _seconds(within: str) -> int:
     """The seconds of a span. Raises InvalidInput."""
     found = _SPAN.fullmatch(within)

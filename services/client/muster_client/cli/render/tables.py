@@ -143,7 +143,7 @@ def nodes(items: Iterable[fleet_pb2.NodeView]) -> Table:
                 each.name,
                 each.cluster,
                 each.pool,
-                coloured(node_state_word(each.state)),
+                "MIG layout" if each.HasField("layout") else coloured(node_state_word(each.state)),
                 f"{cores(each.free_cpu_milli)}/{cores(each.cpu_milli)}",
                 f"{memory(each.free_memory_bytes)}/{memory(each.memory_bytes)}",
                 free_gpus(each),

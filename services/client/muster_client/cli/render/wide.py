@@ -52,6 +52,7 @@ def node(told: fleet_pb2.NodeView) -> Group:
         ("State", node_state_word(told.state)),
         ("Ordered", f"{node_state_word(told.ordered)} by {told.ordered_by}" if told.ordered else ""),
         ("Empty by", clock(time_of(told.drain_deadline)) if told.HasField("drain_deadline") else ""),
+        ("MIG layout", _layout(told)),
         ("CPU", f"{cores(told.free_cpu_milli)} of {cores(told.cpu_milli)} cores free"),
         ("Memory", f"{memory(told.free_memory_bytes)} of {memory(told.memory_bytes)} free"),
         ("Taints", ", ".join(f"{each.key}={each.value}:{each.effect}" for each in told.taints)),
@@ -66,6 +67,18 @@ def node(told: fleet_pb2.NodeView) -> Group:
         parts.append(Text("\nSlices (those that are held in parentheses)", style="bold"))
         parts.append(Padding(_slices(told), (0, 0, 0, 2)))
     return Group(*parts)
+
+
+def layout_words(change: fleet_pb2.LayoutChange) -> str:
+    """What is known of a change of a node's MIG layout."""
+    step = "the mig-manager is asked for it" if change.applying else "waits until nothing of Muster is left on the node"
+    return f"changes to {change.config} ({step}), ordered by {change.by or 'an operator'}"
+
+
+def _layout(told: fleet_pb2.NodeView) -> str:
+    if told.HasField("layout"):
+        return layout_words(told.layout)
+    return f"the last change failed: {told.layout_failure}" if told.layout_failure else ""
 
 
 def _devices(told: fleet_pb2.NodeView) -> Table:
