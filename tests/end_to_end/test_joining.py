@@ -173,3 +173,59 @@ def test_a_cluster_joins_works_and_leaves(kubernetes: Cluster, stack: RunningSta
     told = shell("clusters", "check", NAME, code=4)
     assert "the agent of cluster lab is not connected" in told
     assert NODE in {one.rpartition("/")[2] for one in before}
+    shell("delete", "bert", "-p", "team-a")
+
+
+def node_told(shell: Shell) -> Any:
+    (found,) = [one for one in shell.json("nodes", "list") if one["cluster"] == NAME]
+    return found
+
+
+def test_the_layout_of_a_node_is_changed_once_it_is_empty(
+    kubernetes: Cluster, stack: RunningStack, tmp_path: Path
+) -> None:
+    """The test plays the mig-manager: it follows one label of the node, and answers in another."""
+    shell, player = Shell(stack, tmp_path), Player(kubernetes.http)
+    path, config = f"/api/v1/nodes/{NODE}", "nvidia.com/mig.config"
+
+    def change(below: str, content: Any) -> None:
+        kubernetes.http.patch(f"{path}{below}", json=content, headers=MERGE).raise_for_status()
+
+    def asked() -> str:
+        return str(kubernetes.http.get(path).json()["metadata"]["labels"].get(config, ""))
+
+    settings = tmp_path / "more.yaml"
+    settings.write_text("mig_manager: true\n")
+    printed = documents(shell("clusters", "join", NAME, "--cluster-file", str(settings)))
+    kubernetes.apply(printed)
+    shell("projects", "create", "team-b", "--quota", "4")
+    with agent(kubernetes, printed, shell, tmp_path):
+        eventually_now(lambda: state(shell), lambda found: found == ["Ready"])
+        assert "has no MIG" in shell("nodes", "set-layout", NAME, NODE, "all-1g.10gb", code=1)
+        assert "has no node" in shell("nodes", "set-layout", NAME, "nowhere", "all-1g.10gb", code=3)
+        assert "no layout that an operator sets" in shell("nodes", "set-layout", "north", "n", "all-1g.10gb", code=1)
+        change("", {"metadata": {"labels": {"nvidia.com/mig.capable": "true"}}})
+        shell("submit", "-p", "team-b", "-f", shell.document("gpt", "python train.py", "gpu: {value: 1}"))
+        (pod,) = eventually_now(lambda: pods(kubernetes))
+        asyncio.run(player.bind(path_of(pod)))
+        asyncio.run(player.run(path_of(pod)))
+        eventually_now(lambda: shell.json("get", "gpt", "-p", "team-b"), lambda one: one["phase"] == "Running")
+        ordered = eventually_now(
+            lambda: shell.run("nodes", "set-layout", NAME, NODE, "all-1g.10gb"), lambda ran: ran.returncode == 0
+        )
+        assert "waits until nothing of Muster is left on the node" in ordered.stdout
+        assert "is being changed to all-1g.10gb already" in shell("nodes", "set-layout", NAME, NODE, "other", code=1)
+        assert asked() == ""
+        asyncio.run(player.end(path_of(pod), 0))
+        eventually_now(asked, lambda label: label == "all-1g.10gb")
+        assert node_told(shell)["layout"]["applying"]
+        sliced = {"nvidia.com/gpu": "0", "nvidia.com/mig-1g.10gb": "14"}
+        change("/status", {"status": {"allocatable": sliced, "capacity": sliced}})
+        change("", {"metadata": {"labels": {f"{config}.state": "success"}}})
+        told = eventually_now(lambda: node_told(shell), lambda one: "layout" not in one)
+        assert {device["mode"] for device in told["devices"]} == {"mig"}
+        shell("nodes", "set-layout", NAME, NODE, "no-such")
+        eventually_now(asked, lambda label: label == "no-such")
+        change("", {"metadata": {"labels": {f"{config}.state": "failed"}}})
+        told = eventually_now(lambda: node_told(shell), lambda one: "layout" not in one)
+        assert "its log on the node says why" in told["layoutFailure"]

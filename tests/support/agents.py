@@ -49,6 +49,8 @@ REPORTED = {
         agent_pb2.ReplicaStatusChanged,
         agent_pb2.AssignmentsHeld,
         agent_pb2.AssignmentRefused,
+        agent_pb2.LayoutChanged,
+        agent_pb2.LayoutFailed,
         agent_pb2.Heartbeat,
         agent_pb2.UsageSampled,
         dead_letter_pb2.DeadLettered,

@@ -25,6 +25,7 @@ class Capability(StrEnum):
     SIGNALS = "programs that answer signals"
     OWN_SIGNALS = "programs that end by a signal of their own, as the first process of a container does not"
     OUTPUT = "the last lines of a program"
+    LAYOUTS = "nodes whose MIG layout a mig-manager changes"
     API_FAULTS = "calls of the API server that fail, or whose answers are lost"
 
 

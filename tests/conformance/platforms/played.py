@@ -33,7 +33,13 @@ class Played(Platform):
     """One agent's part of a cluster: namespaces and nodes of its own. root: a folder of its own."""
 
     capabilities: ClassVar = frozenset(
-        {Capability.CONTAINERS, Capability.FROZEN_NODES, Capability.REBOOTS, Capability.OWN_SIGNALS}
+        {
+            Capability.CONTAINERS,
+            Capability.FROZEN_NODES,
+            Capability.REBOOTS,
+            Capability.OWN_SIGNALS,
+            Capability.LAYOUTS,
+        }
     )
     gone = "containers-terminated"
 
@@ -57,6 +63,7 @@ class Played(Platform):
             "kubeconfig": "kubeconfig",
             "namespace": f"muster-{self._number}",
             "urls": {"domain": "lab.example"},
+            "mig_manager": True,
         }
         (self._root / "kubeconfig").write_text(kubeconfig_of(self._url, self._token))
         return yaml.safe_dump(said)
