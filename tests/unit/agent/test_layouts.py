@@ -76,6 +76,19 @@ async def test_after_ten_minutes_it_has_failed() -> None:
     assert "within 600 s" in report.answer.failure
 
 
+async def test_a_failure_is_final_also_for_another_leader() -> None:
+    scene = Scene()
+    failed = scene.backend.layouts["n-0", "all-1g.10gb"] = LayoutAnswer(None, "another tenant is there")
+    scene.layouts.take(wish())
+    await scene.layouts.look()
+    scene.backend.layouts["n-0", "all-1g.10gb"] = NOW
+    scene.layouts.tell_again()
+    scene.layouts.take(wish(epoch=2))
+    await scene.layouts.look()
+    assert scene.answers() == [LayoutReport("n-0", 1, failed)] * 3
+    assert len(scene.backend.asked_layouts) == 1
+
+
 async def test_nothing_is_done_before_the_records_are_read_to_their_end() -> None:
     scene = Scene()
     scene.layouts.held_up = True

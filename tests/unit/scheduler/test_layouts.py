@@ -205,8 +205,10 @@ def test_why_names_the_layout() -> None:
     fleet = fleet_of()
     order(fleet)
     fleet.submit(1, request(role(whole())))
-    text = repr(explain(fleet.world, fleet.workload(1)))
-    assert "gets another MIG layout" in text
+    told = explain(fleet.world, fleet.workload(1))
+    assert "gets another MIG layout" in repr(told)
+    assert told.reason is not None
+    assert "has to be empty" in told.reason.sentence()
 
 
 def test_an_order_of_an_operator_stays_under_the_change() -> None:

@@ -75,14 +75,23 @@ class Layouts:
             return False  # a copy of the record that the tombstone has ended
         goes_on = known is not None and known.wish.revision == record.revision
         since = known.since if known is not None and goes_on else self._clock()
-        self._wanted[record.node] = _Wanted(record, since)
+        wanted = self._wanted[record.node] = _Wanted(record, since)
+        if known is not None and goes_on and known.answer is not None and known.answer.failure:
+            self._answer(wanted, known.answer)
         self._work.set()
         return True
 
     def tell_again(self) -> None:
-        """Tell every answer again, as it is then: one may have been lost."""
+        """Tell every answer again: one may have been lost.
+
+        A success is looked at again, so that it has the node as it is then. A failure is final: the scheduler may have
+        opened the node since, so that nothing may be tried there any more.
+        """
         for wanted in self._wanted.values():
-            wanted.answer = None
+            if wanted.answer is not None and wanted.answer.failure:
+                self._answer(wanted, wanted.answer)
+            else:
+                wanted.answer = None
         self._work.set()
 
     async def run(self) -> None:
@@ -110,8 +119,11 @@ class Layouts:
             if answer is None and self._clock() - wanted.since > PATIENCE_SECONDS:
                 answer = LayoutAnswer(None, _too_late(wish))
             if answer is not None:
-                wanted.answer = answer
-                self._reporter.tell(LayoutReport(wish.node, wish.revision, answer))
+                self._answer(wanted, answer)
+
+    def _answer(self, wanted: _Wanted, answer: LayoutAnswer) -> None:
+        wanted.answer = answer
+        self._reporter.tell(LayoutReport(wanted.wish.node, wanted.wish.revision, answer))
 
 
 def _too_late(wish: NodeWish) -> str:

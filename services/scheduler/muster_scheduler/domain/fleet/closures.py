@@ -68,5 +68,5 @@ def counted(closures: Iterable[Closure]) -> tuple[int, int, int]:
     """How many are cordoned, have to be empty by some time, and are not in service."""
     causes = [each.cause for each in closures]
     cordoned = causes.count(Cause.CORDONED)
-    closing = causes.count(Cause.DRAINING) + causes.count(Cause.WINDOW)
+    closing = sum(causes.count(each) for each in (Cause.DRAINING, Cause.WINDOW, Cause.LAYOUT))
     return cordoned, closing, len(causes) - cordoned - closing
