@@ -109,6 +109,7 @@ def test_answers_that_come_twice_or_to_an_earlier_change_end_nothing() -> None:
     answer(fleet, first.revision, None, "no")
     again = told(answer(fleet, first.revision, None, "no"))
     assert again == [EndWish("c1", "a", first.revision, layouts.ANSWERED)], "a record that must not stay is ended"
+    assert told(answer(fleet, 1, None, "no", name="never")) == [], "no record is written of a node that is not there"
     fleet.wait(1)
     (second,) = told(order(fleet))
     assert second.revision > first.revision

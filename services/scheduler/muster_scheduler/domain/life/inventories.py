@@ -73,8 +73,10 @@ def on_layout_reported(world: World, event: LayoutReported) -> None:
     if accept(world, event.cluster, event.order) is None:
         return
     node = world.inventory.nodes.get((event.cluster, event.node))
-    change = node.layout if node is not None else None
-    if node is None or change is None or not change.applying:
+    if node is None:
+        return  # its change ended with it
+    change = node.layout
+    if change is None or not change.applying:
         # It was answered before, or the books are older than the record: the record must not stay.
         world.decide(EndWish(event.cluster, event.node, event.revision, layouts.ANSWERED))
     elif change.revision == event.revision:
