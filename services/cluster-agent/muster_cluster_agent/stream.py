@@ -115,6 +115,7 @@ class Assignments:
         devices = await self._devices()
         doubtful = {record.key: record.offset for record in newest if not await self._take(record, devices)}
         if doubtful:
+            read = await consumer.position(self._partition)
             await consumer.seek_to_beginning(self._partition)
 
             def is_earlier(record: Any) -> bool:
@@ -122,6 +123,7 @@ class Assignments:
                 return record.offset < doubtful.get(record.key, 0) and self._genuine(record)
 
             earlier = await self._fold(consumer, end, is_earlier)
+            consumer.seek(self._partition, read)  # what was written meanwhile may have been read, and passed by
             for record in earlier:
                 await self._take(record, devices)
         await self._keep()
