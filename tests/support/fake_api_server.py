@@ -21,6 +21,7 @@ from aiohttp import web
 Object = dict[str, Any]
 _KINDS: Final = frozenset(
     {"pods", "configmaps", "nodes", "namespaces", "leases", "events"}
+    | {"resourceclaims", "resourceslices", "deviceclasses"}
     | {"ingresses", "services", "secrets", "poddisruptionbudgets", "networkpolicies", "persistentvolumeclaims"}
 )
 _HISTORY: Final = 5_000
@@ -43,7 +44,10 @@ def _nothing(verb: str, path: str) -> Fault | None:
 
 @dataclass
 class FakeApiServer:
-    """The server. `fault` is asked before each call; `calls` counts them by verb."""
+    """The server. `fault` is asked before each call; `calls` counts them by verb.
+
+    unserved: kinds that a server of an older version does not have.
+    """
 
     objects: dict[str, dict[str, Object]] = field(default_factory=lambda: {kind: {} for kind in _KINDS})
     fault: Callable[[str, str], Fault | None] = _nothing
@@ -52,6 +56,7 @@ class FakeApiServer:
     heard: list[Callable[[str, str, Object], None]] = field(default_factory=list)
     admit: Callable[[Object], None] = lambda _: None
     oldest: int = 0
+    unserved: set[str] = field(default_factory=set)
     url: str = ""
     _version: int = 0
     _events: list[tuple[int, str, str, Object]] = field(default_factory=list)
@@ -133,7 +138,7 @@ class FakeApiServer:
         if parts[0] == "namespaces" and len(parts) > 2:
             namespace, parts = parts[1], parts[2:]
         kind, name = parts[0], parts[1] if len(parts) > 1 else ""
-        if kind not in _KINDS:
+        if kind not in _KINDS or kind in self.unserved:
             raise _Refusal(404, "NotFound", f"no {kind} here")
         key = f"{namespace}/{name}" if namespace else name
         if parts[2:] in (["log"], ["binding"]):

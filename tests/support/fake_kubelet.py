@@ -6,9 +6,10 @@ Holds: a pod whose deletion was asked for ends with 143, and its status says so 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -22,13 +23,15 @@ Object = dict[str, Any]
 class FakeKubelets:
     """Plays every node of the server. held: nodes on which nothing moves; full: nodes on which nothing fits.
 
-    starts: how often a container was started, by the pod's name.
+    starts: how often a container was started, by the pod's name. releases: device claims are released when their pods
+    have ended.
     """
 
     server: FakeApiServer
     held: set[str] = field(default_factory=set)
     full: set[str] = field(default_factory=set)
     rejects: str = ""
+    releases: bool = True
     starts: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -49,6 +52,10 @@ class FakeKubelets:
                 },
             },
         )
+
+    def add_devices(self, node: str, *uuids: str, generation: int = 1, **more: Any) -> None:
+        """A driver lists the devices of a node, in place of those that it has listed before."""
+        self.server.put("resourceslices", slice_of(node, *uuids, generation=generation, **more))
 
     def add_namespace(self, name: str, project: str) -> None:
         """A namespace of a project."""
@@ -87,6 +94,8 @@ class FakeKubelets:
         """The next thing that happens to a pod; None: nothing."""
         status, spec = pod["status"], pod["spec"]
         node = spec.get("nodeName") or pinned_to(spec)
+        if status["phase"] in {"Succeeded", "Failed"} and self.releases:
+            self._set_claims(pod, {})
         if status["phase"] in {"Succeeded", "Failed"} or node in self.held:
             return None
         if not spec.get("nodeName"):
@@ -94,6 +103,8 @@ class FakeKubelets:
                 return None
             if node in self.full:
                 return _refuse if not status["conditions"] else None
+            slices = [*self.server.objects["resourceslices"].values()]
+            self._set_claims(pod, allocation_of(self._claim(pod), slices, pod))
             return lambda item: _bind(item, node)
         if self.rejects and not status.get("containerStatuses"):
             return lambda item: item["status"].update(
@@ -105,6 +116,17 @@ class FakeKubelets:
             return self._run
         code = _plays(spec["containers"][0])
         return None if code is None else (lambda item: _end(item, code, "Completed" if code == 0 else "Error", ""))
+
+    def _claim(self, pod: Object) -> Object | None:
+        name = claim_name(pod)
+        return self.server.objects["resourceclaims"].get(f"{pod['metadata']['namespace']}/{name}") if name else None
+
+    def _set_claims(self, pod: Object, status: Object) -> None:
+        """What a scheduler allocates to the claim of a pod, or a controller takes back."""
+        found = self._claim(pod)
+        if found is not None and found.get("status", {}) != status:
+            key = f"{pod['metadata']['namespace']}/{found['metadata']['name']}"
+            self.server.change("resourceclaims", key, lambda item: item.update(status=status))
 
     def _run(self, pod: Object) -> None:
         name, key = pod["metadata"]["name"], f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
@@ -136,6 +158,53 @@ def pinned_to(spec: Object) -> str:
     """The node to which an agent binds a pod."""
     terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     return str(terms[0]["matchFields"][0]["values"][0])
+
+
+def slice_of(node: str, *uuids: str, generation: int = 1, slices: int = 1, **more: Any) -> Object:
+    """The ResourceSlice by which a driver lists devices of a node. more: of each device."""
+    devices = [
+        {
+            "name": f"gpu-{number}",
+            "attributes": {"uuid": {"string": uuid}, "productName": {"string": "NVIDIA H100 80GB HBM3"}},
+            "capacity": {"memory": {"value": "80Gi"}},
+            **more,
+        }
+        for number, uuid in enumerate(uuids)
+    ]
+    pool = {"name": node, "generation": generation, "resourceSliceCount": slices}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": f"{node}-gpus"},
+        "spec": {"driver": "gpu.nvidia.com", "nodeName": node, "pool": pool, "devices": devices},
+    }
+
+
+def claim_name(pod: Object) -> str:
+    """The name of the claim that a pod has; empty: none."""
+    named = [one["resourceClaimName"] for one in pod["spec"].get("resourceClaims") or ()]
+    return str(named[0]) if named else ""
+
+
+def allocation_of(claim: Object | None, slices: Sequence[Object], pod: Object) -> Object:
+    """The status of a claim as a scheduler writes it: what its expression names, reserved for the pod."""
+    if claim is None:
+        return {}
+    asked = claim["spec"]["devices"]["requests"][0]
+    wanted = json.loads(asked["exactly"]["selectors"][0]["cel"]["expression"].rpartition(" in ")[2])
+    results = [
+        {
+            "request": asked["name"],
+            "driver": one["spec"]["driver"],
+            "pool": one["spec"]["pool"]["name"],
+            "device": device["name"],
+        }
+        for one in slices
+        for device in one["spec"]["devices"]
+        if device["attributes"]["uuid"]["string"] in wanted
+    ]
+    user = {"resource": "pods", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+    return {"allocation": {"devices": {"results": results}}, "reservedFor": [user]}
 
 
 def _bind(pod: Object, node: str) -> None:

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from muster_cluster_agent.adapters.kubernetes import removal
-from muster_cluster_agent.adapters.kubernetes.client import Client, configuration
+from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client, configuration
 from muster_cluster_agent.domain.kubernetes import marks
-from muster_cluster_agent.domain.kubernetes.resources import NAMESPACE, POD, WITH_RUNS, Resource
+from muster_cluster_agent.domain.kubernetes.resources import DEVICE_CLAIM, NAMESPACE, POD, WITH_RUNS, Resource
 from muster_cluster_agent.errors import BackendError, ClusterFileError
 
 _PAGE: Final = "500"
+_NOT_FOUND: Final = 404
 _RATE: Final = 100.0
 _BURST: Final = 200.0
 _OURS: Final = frozenset({marks.GONE, marks.ROOT})
@@ -82,7 +83,7 @@ async def _clean(client: Client, cluster: str, *, do: bool) -> tuple[Counter[str
     """Deletes pods first and then the rest; how many of each kind there were, and what could not be deleted."""
     counted: Counter[str] = Counter()
     failures: list[str] = []
-    for resource in (POD, *WITH_RUNS):
+    for resource in (POD, *WITH_RUNS, DEVICE_CLAIM):
         for item in await _all(client, resource, _selector(cluster)):
             counted[resource.plural] += 1
             if do:
@@ -112,7 +113,12 @@ async def _all(client: Client, resource: Resource, selector: str) -> list[Any]:
     token = ""
     while True:
         query = {"labelSelector": selector, "limit": _PAGE, **({"continue": token} if token else {})}
-        page = await client.get(resource.everywhere, **query)
+        try:
+            page = await client.get(resource.everywhere, **query)
+        except ApiError as error:
+            if resource is DEVICE_CLAIM and error.status == _NOT_FOUND:
+                return []  # Kubernetes serves them from 1.34 on
+            raise
         found += page["items"]
         token = page["metadata"].get("continue") or ""
         if not token:

@@ -48,6 +48,8 @@ RIGHTS: Final = (
     Right(Scope.CLUSTER, "networking.k8s.io", ("ingressclasses",), ("get",)),
     Right(Scope.CLUSTER, "networking.k8s.io", ("ingresses",), ("list",)),
     Right(Scope.CLUSTER, "storage.k8s.io", ("storageclasses",), ("list",)),
+    Right(Scope.CLUSTER, "resource.k8s.io", ("resourceslices", "resourceclaims"), ("list", "watch")),
+    Right(Scope.CLUSTER, "resource.k8s.io", ("deviceclasses",), ("get",)),
     Right(Scope.PROJECTS, "", ("events",), ("list",)),
     Right(Scope.PROJECTS, "", ("pods", "configmaps"), ("create", "patch", "delete")),
     Right(Scope.PROJECTS, "", ("pods/log",), ("get",)),
@@ -56,6 +58,7 @@ RIGHTS: Final = (
     Right(Scope.PROJECTS, "policy", ("poddisruptionbudgets",), ("create", "get", "patch", "delete")),
     Right(Scope.PROJECTS, "networking.k8s.io", ("networkpolicies",), ("create", "get", "delete")),
     Right(Scope.PROJECTS, "", ("persistentvolumeclaims", "secrets"), ("create", "get", "delete")),
+    Right(Scope.PROJECTS, "resource.k8s.io", ("resourceclaims",), ("create", "get", "delete")),
     Right(Scope.OWN, "coordination.k8s.io", ("leases",), ("get", "create", "update")),
     Right(Scope.OWN, "", ("configmaps",), ("get", "create", "patch", "delete")),
 )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from muster_cluster_agent.domain.environment import described
 from muster_cluster_agent.domain.fleet import Device
 from muster_cluster_agent.domain.holdings import Holding, device_conflict
-from muster_cluster_agent.domain.launch import described, share_of
+from muster_cluster_agent.domain.launch import share_of
 from muster_cluster_agent.domain.model import Share, Slice
 
 GIB = 1 << 30

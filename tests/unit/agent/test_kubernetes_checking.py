@@ -9,6 +9,7 @@ import pytest
 
 from muster_cluster_agent.domain.findings import Finding, Severity
 from muster_cluster_agent.domain.kubernetes import checking
+from muster_cluster_agent.domain.kubernetes.device_slices import DeviceKey, ListedDevice, NodeDevices
 from muster_cluster_agent.domain.kubernetes.manifests import Style
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.nodes import Counting, KubernetesNode, node_of
@@ -104,10 +105,10 @@ def test_classes() -> None:
 
 def test_labels_and_resources_have_to_agree() -> None:
     good = node("a", gpus=8, product="NVIDIA-H100-80GB-HBM3")
-    assert levels(list(checking.nodes([good], Counting()))) == {"nodes": Severity.OK}
+    assert levels(list(checking.nodes([good], Counting(), {}))) == {"nodes": Severity.OK}
     bare, unknown = node("b", product="NVIDIA-H100"), node("c", gpus=4)
     shared, silent = node("d", gpus=16, product="A100-SHARED", replicas="4"), node("e", ready=False)
-    found = list(checking.nodes([good, bare, unknown, shared, silent], Counting()))
+    found = list(checking.nodes([good, bare, unknown, shared, silent], Counting(), {}))
     assert [one.text for one in found] == [
         "e is not Ready: nothing is placed there",
         "b has a GPU label but no nvidia.com/gpu: check the device plugin",
@@ -122,12 +123,12 @@ def test_labels_and_resources_have_to_agree() -> None:
         Severity.WARNING,
         Severity.OK,
     ]
-    (none,) = checking.nodes([], Counting())
+    (none,) = checking.nodes([], Counting(), {})
     assert none.severity is Severity.ERROR
 
 
 def test_of_many_names_five_are_shown() -> None:
-    found = next(iter(checking.nodes([node(f"n-{n}", ready=False) for n in range(9)], Counting())))
+    found = next(iter(checking.nodes([node(f"n-{n}", ready=False) for n in range(9)], Counting(), {})))
     assert found.text == "n-0, n-1, n-2, n-3, n-4 and 4 more are not Ready: nothing is placed there"
 
 
@@ -140,3 +141,18 @@ def test_a_trial_pod_is_as_the_cluster_file_wants_pods() -> None:
     assert "schedulerName" not in pod["spec"]
     assert checking.trial("vision", "").severity is Severity.OK
     assert checking.trial("vision", "denied by team-policy").text.endswith("to namespace vision: denied by team-policy")
+
+
+def test_devices_by_claims_need_their_class_and_no_plugin_beside_them() -> None:
+    key = DeviceKey("a", "gpu-0")
+    apart = {"a": NodeDevices((ListedDevice(key, "GPU-0", "T4", 16 << 30),), frozenset({"a"}), parts=2)}
+    told = node("a", product="NVIDIA-T4")
+    (nodes,) = checking.nodes([told], Counting(), apart)
+    assert nodes.text == "1 node with 0 GPUs (nvidia.com/gpu) and 1 by device claims"
+    assert [*checking.device_claims([told], {}, Counting(), "gpu", there=False)] == []
+    missing, _ = checking.device_claims([told], apart, Counting(), "gpu", there=False)
+    assert (missing.severity, missing.text.partition(":")[0]) == (Severity.ERROR, "DeviceClass gpu is missing")
+    both, parts, good = checking.device_claims([node("a", gpus=1)], apart, Counting(), "gpu", there=True)
+    assert both.text.startswith("a has devices by a driver and by nvidia.com/gpu: run one of the two there")
+    assert parts.text == "a has parts of cards, which are left out: claims are for whole cards"
+    assert good == Finding(Severity.OK, "device claims", "a has devices of class gpu")

@@ -10,6 +10,8 @@ import pytest
 from muster_cluster_agent.adapters.file_reader import backend_named
 from muster_cluster_agent.adapters.kubernetes.cluster_file import parse
 from muster_cluster_agent.adapters.kubernetes.support import KUBERNETES, support_of
+from muster_cluster_agent.domain.kubernetes.device_slices import DeviceNames
+from muster_cluster_agent.domain.kubernetes.nodes import DeviceSource
 from muster_cluster_agent.errors import ClusterFileError
 from muster_kernel.reasons import RefusalCode
 from muster_language import Kind, catalogue
@@ -173,3 +175,19 @@ def test_a_cluster_allows_what_reaches_into_its_nodes() -> None:
     assert "hostIpc" in support_of(found.allowed, found.style).refused_words
     with pytest.raises(ClusterFileError, match="expected words of hostPath, hostIpc, hostNetwork, not rootkit"):
         parse("cluster: c\nbackend: kubernetes\nallow: [hostPath, rootkit]\n", where=WHERE)
+
+
+def test_drivers_of_devices_have_names_of_their_own() -> None:
+    usual = parse("cluster: north\nbackend: kubernetes\n", where=WHERE)
+    assert (usual.device_source, usual.device_names) == (DeviceSource.AUTO, DeviceNames())
+    text = "devices: {source: slices, driver: gpu.example.com, model: model, memory: memory, whole: [gpu, card]}\n"
+    found = parse(f"cluster: north\nbackend: kubernetes\n{text}", where=WHERE)
+    assert found.device_source is DeviceSource.SLICES
+    assert found.device_names == DeviceNames("gpu.example.com", "gpu.example.com", model="model", whole=("gpu", "card"))
+
+
+def test_device_claims_need_a_scheduler() -> None:
+    direct = "cluster: north\nbackend: kubernetes\nbinder: direct\n"
+    assert parse(direct, where=WHERE).device_source is DeviceSource.COUNTED
+    with pytest.raises(ClusterFileError, match="device claims are allocated by a scheduler; `binder: direct` has none"):
+        parse(f"{direct}devices: {{source: slices}}\n", where=WHERE)

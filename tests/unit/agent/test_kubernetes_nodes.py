@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from muster_cluster_agent.domain.fleet import NodeState, SlotGroup, Taint
+from muster_cluster_agent.domain.fleet import Device, NodeState, SlotGroup, Taint
 from muster_cluster_agent.domain.kubernetes import nodes
 from muster_cluster_agent.domain.kubernetes.amounts import Amounts
-from muster_cluster_agent.domain.kubernetes.nodes import Counting, drained_by, node_of, reported, view
+from muster_cluster_agent.domain.kubernetes.nodes import Counting, ToldApart, drained_by, node_of, reported, view
 from muster_cluster_agent.domain.kubernetes.pods import Pod
 from muster_cluster_agent.domain.model import NodeHealth
 
@@ -152,3 +152,12 @@ def test_the_earlier_of_two_deadlines_counts() -> None:
     node = node_of(raw(metadata={"annotations": {nodes.DRAIN_DEADLINE: "2026-01-01T00:10:00Z"}}))
     assert reported(node, [], DRAINS, NEW_YEAR + 60).drain_deadline == NEW_YEAR + 60
     assert reported(node, [], DRAINS, NEW_YEAR + 6000).drain_deadline == NEW_YEAR + 600
+
+
+def test_devices_that_are_told_apart_are_counted_once() -> None:
+    """A card that a driver lists may be a unit of a resource as well: of a plugin, or by `extendedResourceName`."""
+    apart = ToldApart((Device("GPU-a", "T4", 16 << 30, 0), Device("GPU-b", "T4", 16 << 30, 1)), ("GPU-b",))
+    found = reported(node_of(raw()), [pod(100, gpus=1, hca=2)], COUNTING, apart=apart)
+    assert (found.devices, found.slots) == (apart.devices, ())
+    assert (found.foreign.devices, found.foreign.slots, found.foreign.extended) == (("GPU-b",), (), (("rdma/hca", 2),))
+    assert found.extended == ()

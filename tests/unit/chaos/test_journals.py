@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster_cluster_agent.domain import launch
+from muster_cluster_agent.domain import environment
 from muster_cluster_agent.domain.model import Share, Slice
 from tests.chaos.checker import Held
 from tests.chaos.journals import Journals, entries_of
@@ -24,7 +24,7 @@ from tests.chaos.journals import Journals, entries_of
     ],
 )
 def test_a_share_is_counted_as_it_was_given(share: Share, held: Held) -> None:
-    spec = {"name": "r", "workload_id": "w", "generation": 1, "attempt": 1, "devices": [launch.described(share)]}
+    spec = {"name": "r", "workload_id": "w", "generation": 1, "attempt": 1, "devices": [environment.described(share)]}
     [entry] = entries_of(spec, [{"event": "started", "monotonic": 1.5}])
     assert entry.held == (held,)
     assert entry.at_ns == 1_500_000_000

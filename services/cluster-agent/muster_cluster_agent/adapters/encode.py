@@ -16,6 +16,7 @@ from muster.events.v1 import agent_pb2, dead_letter_pb2
 from muster.fleet.v1 import fleet_pb2
 from muster.workload.v1 import workload_pb2
 from muster_chassis.text import clean
+from muster_cluster_agent.adapters.decode import uuid_bytes
 from muster_cluster_agent.domain.fleet import Device, Foreign, NamespaceObjects, Node, Profile, SlotGroup
 from muster_cluster_agent.domain.model import Slice, Status
 from muster_cluster_agent.domain.usage import Sample
@@ -106,6 +107,7 @@ def replica_status(status: Status, log_tail: bytes = b"") -> fleet_pb2.ReplicaSt
         gone_evidence=status.evidence,
         message=clean(status.message, _MESSAGE_LIMIT),
         log_tail=clean(log_tail, _LOG_LIMIT) if log_tail else "",
+        devices=[fleet_pb2.DeviceShare(device=uuid_bytes(name), whole=True) for name in status.devices],
         substate=fleet_pb2.Substate.ValueType(status.start.substate.value if status.start is not None else 0),
         substate_since=timestamp(status.start.since if status.start is not None else None),
     )

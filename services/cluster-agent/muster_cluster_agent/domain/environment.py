@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster_cluster_agent.domain.model import Slots
+from muster_cluster_agent.domain.model import Share, Slots
 from muster_cluster_agent.domain.plan import ReplicaPlan
 from muster_kernel import ids
 
@@ -40,3 +40,17 @@ def identity(plan: ReplicaPlan) -> dict[str, str]:
 def counted(slots: Slots) -> list[dict[str, object]]:
     """Return the value of MUSTER_DEVICES, before JSON, for a replica of which only the number of devices is known."""
     return [{**({"resource": resource} if resource else {}), "count": count} for resource, count in slots]
+
+
+def described(share: Share) -> dict[str, object]:
+    """A share as MUSTER_DEVICES and the journal's spec name it."""
+    if share.slice is not None:
+        return {
+            "uuid": share.device,
+            "slice": {"profile": share.slice.profile, "start": share.slice.start, "uuid": share.slice.uuid},
+        }
+    if share.memory_bytes:
+        return {"uuid": share.device, "bytes": share.memory_bytes}
+    if share.whole or share.portion_milli in {0, 1000}:
+        return {"uuid": share.device, "whole": True}
+    return {"uuid": share.device, "portion": share.portion_milli / 1000}

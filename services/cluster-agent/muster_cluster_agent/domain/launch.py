@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from muster_cluster_agent.domain import rendezvous
-from muster_cluster_agent.domain.environment import counted, identity
+from muster_cluster_agent.domain.environment import counted, described, identity
 from muster_cluster_agent.domain.model import Share, Slice
 from muster_cluster_agent.domain.plan import (
     MpiLauncher,
@@ -98,22 +98,8 @@ def _visible(share: Share) -> str:
     return share.slice.uuid if share.slice is not None and share.slice.uuid else share.device
 
 
-def described(share: Share) -> dict[str, object]:
-    """A share as MUSTER_DEVICES and the journal's spec name it."""
-    if share.slice is not None:
-        return {
-            "uuid": share.device,
-            "slice": {"profile": share.slice.profile, "start": share.slice.start, "uuid": share.slice.uuid},
-        }
-    if share.memory_bytes:
-        return {"uuid": share.device, "bytes": share.memory_bytes}
-    if share.whole or share.portion_milli in {0, 1000}:
-        return {"uuid": share.device, "whole": True}
-    return {"uuid": share.device, "portion": share.portion_milli / 1000}
-
-
 def share_of(described: Mapping[str, Any]) -> Share:
-    """Return the share that `described` made this of."""
+    """Return the share that `environment.described` made this of."""
     device, cut = str(described["uuid"]), described.get("slice")
     if cut is not None:
         return Share(device, slice=Slice(str(cut["profile"]), int(cut["start"]), str(cut["uuid"])))

@@ -297,6 +297,7 @@ class Observed(ReplicaKey):
     evidence: str = ""
     lost: bool = False  # it can no longer be seen, and may run
     devices: tuple[str, ...] = ()
+    moved: bool = False  # these are not the devices that it was assigned
     endpoints: tuple[str, ...] = ()
     service: tuple[str, ...] = ()
     charge: int = 0  # what it holds of devices, in 1/7,000 GPU
@@ -348,3 +349,4 @@ class Status(ReplicaKey):
     message: str = ""
     endpoints: tuple[str, ...] = field(default=())
     start: StartStep | None = None
+    devices: tuple[str, ...] = ()  # what it has, where that is not what it was assigned

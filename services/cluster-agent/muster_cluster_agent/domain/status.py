@@ -20,11 +20,12 @@ REPLACED: Final = "replaced"
 DEVICE_LOST: Final = "device-lost"
 DEAD_MAN: Final = "dead-man"
 
+DEVICES_DIFFER: Final = "devices-differ"  # it has fewer or more devices than it was assigned
 DISK: Final = "disk-budget"  # followed by a sentence: it used too much of the disk
 
 _STARTS: Final = frozenset({State.CREATED, State.STARTING})
 _GOOD_STOPS: Final = frozenset({COMPLETED, STRAGGLER})
-_INFRASTRUCTURE_STOPS: Final = frozenset({DEVICE_LOST, DEAD_MAN})
+_INFRASTRUCTURE_STOPS: Final = frozenset({DEVICE_LOST, DEVICES_DIFFER, DEAD_MAN})
 _BY_EXIT: Final = {
     FailureClass.NONE: Failure.NONE,
     FailureClass.RETRYABLE_EXIT: Failure.RETRYABLE_EXIT,
@@ -54,6 +55,7 @@ def judge(replica: Observed, node: NodeView | None) -> Status:
         message=_message(replica),
         endpoints=replica.endpoints if state is State.READY else (),
         start=replica.start if state in _STARTS else None,
+        devices=replica.devices if replica.moved else (),
     )
 
 

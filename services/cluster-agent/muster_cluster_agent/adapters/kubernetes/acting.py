@@ -16,10 +16,10 @@ from typing import Final
 from muster_chassis import logs
 from muster_cluster_agent.adapters.kubernetes import removal
 from muster_cluster_agent.adapters.kubernetes.cache import Cache
+from muster_cluster_agent.adapters.kubernetes.claiming import DeviceClaims
 from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client, Unreachable
 from muster_cluster_agent.adapters.kubernetes.prerequisites import Prerequisites
 from muster_cluster_agent.adapters.kubernetes.recorder import Recorder, path_of
-from muster_cluster_agent.adapters.kubernetes.tombstones import Tombstones
 from muster_cluster_agent.domain.actions import (
     ALREADY,
     DONE,
@@ -32,6 +32,7 @@ from muster_cluster_agent.domain.actions import (
     Stop,
 )
 from muster_cluster_agent.domain.kubernetes import lines, manifests, marks, refusals
+from muster_cluster_agent.domain.kubernetes.device_slices import DeviceNames
 from muster_cluster_agent.domain.kubernetes.lines import StopRequest
 from muster_cluster_agent.domain.kubernetes.manifests import Style
 from muster_cluster_agent.domain.kubernetes.marks import Owner
@@ -82,9 +83,9 @@ class Acting:
         cache: Cache,
         recorder: Recorder,
         prerequisites: Prerequisites,
-        tombstones: Tombstones,
         owner: Owner,
         style: Style,
+        names: DeviceNames,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
@@ -94,11 +95,11 @@ class Acting:
         self._style = style
         self._prerequisites = prerequisites
         self._clock = clock
-        self._tombstones = tombstones
         self._unseen: dict[str, UnseenPod] = {}
         self._under_way: set[str] = set()  # replicas whose pods are being asked for now
         self._closed: OrderedDict[str, RunKey] = OrderedDict()  # workloads of which runs are over, of the last ones
         self._refused: dict[str, Refused] = {}
+        self.claims = DeviceClaims(client, cache, owner, names, self._is_being_made)
         self._withdrawn: dict[str, Answer] = {}  # pods that Muster takes back, until it is certain that they do not run
 
     async def create(self, action: Create) -> Answer:
@@ -108,14 +109,18 @@ class Acting:
         if known is not None:
             return known
         earlier = plan.name in self._unseen  # a call whose answer was lost may still have its effect
+        self._under_way.add(plan.name)
         try:
             wrong = await self._prerequisites.namespace(plan)
             if wrong is not None:
                 return wrong
+            manifests.check_devices(plan, self._style)
             root_uid = await self._prerequisites.prepare(plan)
+            wrong = await self.claims.ensure(plan, root_uid)
+            if wrong is not None:
+                return wrong
             body = manifests.pod(self._owner, plan, self._style, root_uid, addresses_of(plan, self._style.urls))
             self._unseen[plan.name] = UnseenPod(plan, time.monotonic())  # until it is known whether the pod is there
-            self._under_way.add(plan.name)
             answer = await self._pod(plan, body)
         except InvalidCommand as error:
             return Answer(Outcome.REFUSED, str(error), RefusalCode.UNSUPPORTED)
@@ -129,6 +134,9 @@ class Acting:
             self._under_way.discard(plan.name)
         self._note(plan.name, answer, earlier=earlier)
         return answer
+
+    def _is_being_made(self, name: str) -> bool:
+        return name in self._unseen or name in self._under_way
 
     def _known(self, plan: ReplicaPlan) -> Answer | None:
         """What is known of a replica before its pod is asked for; None: it may be made."""
@@ -237,9 +245,7 @@ class Acting:
     async def end(self, pod: Pod, asked: StopRequest) -> Answer:
         """Delete a pod; write down why first, if no tombstone says it and it is not written yet."""
         try:
-            if asked == self._tombstones.stop_request_for(pod):
-                self._cache.stops[pod.name] = asked
-            elif self._cache.stops.get(pod.name) != asked:
+            if self._cache.stops.get(pod.name) != asked:
                 await self._recorder.note_stop(pod, asked)
         except BackendError as error:
             return Answer(Outcome.UNKNOWN, str(error))
@@ -293,11 +299,11 @@ class Acting:
         if any(replica.key <= run for replica in (*self._cache.of(workload_id), *self.unseen(workload_id))):
             raise BackendError(f"a replica of {workload_id} up to run {marks.run_text(run)} is not removed yet")
         self._recorder.forget(workload_id, run)
+        await self.claims.close_runs(workload_id, run)
         # Shards first: a root that stands says that the run may have more to clear away.
         for root in sorted(over, key=lambda each: (each.run, -each.shard)):
             await self._prerequisites.take_away(root)
         self._cache.forget_ends(workload_id, run)
-        self._tombstones.forget(workload_id, run)
         self._closed[workload_id] = max(run, self._closed.pop(workload_id, run))
         while len(self._closed) > _CLOSED:
             self._closed.popitem(last=False)

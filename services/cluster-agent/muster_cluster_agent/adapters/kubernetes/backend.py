@@ -44,12 +44,14 @@ from muster_cluster_agent.domain.actions import (
 from muster_cluster_agent.domain.findings import Finding
 from muster_cluster_agent.domain.fleet import Fleet, Identity, Mig, Profile
 from muster_cluster_agent.domain.kubernetes import marks
+from muster_cluster_agent.domain.kubernetes.lines import StopRequest
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.observing import VANISHED
 from muster_cluster_agent.domain.kubernetes.pods import Pod
 from muster_cluster_agent.domain.layouts import LayoutAnswer
 from muster_cluster_agent.domain.model import NodeView, Observed, Release, RunKey
 from muster_cluster_agent.domain.retirement import RETIRED_AGENT, Retirement
+from muster_cluster_agent.domain.status import DEVICES_DIFFER
 from muster_cluster_agent.errors import BackendError
 from muster_cluster_agent.ports import Changed, Kept
 from muster_kernel.reasons import RefusalCode
@@ -73,8 +75,11 @@ class KubernetesBackend:
         self._clock = clock
         self._client = client
         self._observed_at = 0.0
-        self._cache = Cache(client, owner, file.counting, file.namespace, clock)
-        self._recorder = Recorder(client, self._cache, owner)
+        self._cache = Cache(
+            client, owner, file.counting, file.namespace, clock, names=file.device_names, source=file.device_source
+        )
+        self._tombstones = Tombstones()
+        self._recorder = Recorder(client, self._cache, owner, self._tombstones)
         prerequisites = Prerequisites(
             client,
             self._cache,
@@ -84,9 +89,8 @@ class KubernetesBackend:
             pod_security=file.pod_security,
             clock=clock,
         )
-        self._tombstones = Tombstones()
         self._acting = Acting(
-            client, self._cache, self._recorder, prerequisites, self._tombstones, owner, file.style, clock
+            client, self._cache, self._recorder, prerequisites, owner, file.style, file.device_names, clock
         )
         self._endings = Endings(self._cache, self._recorder, self._acting, self._tombstones, clock)
         self._addressing = Addressing(client, self._cache, prerequisites)
@@ -94,7 +98,7 @@ class KubernetesBackend:
         self._logs = PodLogs(client, self._cache)
         self._checks = Checks(client, self._cache, owner, file)
         self._layouts = Layouts(client, self._cache, allowed=file.mig_manager)
-        self._departure = Departure(client, self._cache, prerequisites, owner, file)
+        self._departure = Departure(client, self._cache, prerequisites, self._acting.claims, owner, file)
         self._evacuation = Evacuation(client, self._cache, owner, file.namespace)
         self._tasks: list[asyncio.Task[None]] = []
         self._gone_after = file.counting.gone_after
@@ -122,7 +126,7 @@ class KubernetesBackend:
 
     async def open(self) -> None:
         """Begins to follow the cluster, and waits until all of it is known."""
-        followers = (*self._cache.followers, *self._cache.objects.followers)
+        followers = (*self._cache.followers, *self._cache.objects.followers, *self._cache.devices.followers)
         self._begin(*(each.run for each in followers))
         await self._cache.listed()
         # Only now: the roots say why pods were stopped, and which ends are written down already.
@@ -177,7 +181,8 @@ class KubernetesBackend:
 
     async def fleet(self) -> Fleet:
         """The nodes of now, and what the cluster can do."""
-        profile = replace(self._profile, names_objects=self._cache.objects.known)
+        identity = Identity.UUID if self._cache.devices.found else Identity.ANONYMOUS
+        profile = replace(self._profile, identity=identity, names_objects=self._cache.objects.known)
         return Fleet(profile, self._cache.nodes.report(), self._cache.objects.report())
 
     async def nodes(self) -> Mapping[str, NodeView]:
@@ -289,13 +294,19 @@ class KubernetesBackend:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             now = self._clock()
+            self._cache.devices.forget_missing(now)
             self._cache.look_at_nodes(now)
             self._acting.forget_refusals()
             for name in self._starts.known() - self._cache.by_name.keys():
                 self._starts.forget(name)
             if self._departure.retired:
                 continue  # nothing is made any more, and no end is written down
-            for step in (self._acting.resolve_unseen, self._acting.close_late, self._evacuation.look):
+            for step in (
+                self._acting.resolve_unseen,
+                self._acting.close_late,
+                self._acting.claims.sweep,
+                self._evacuation.look,
+            ):
                 try:
                     await step()
                 except (BackendError, ValueError) as error:
@@ -326,6 +337,8 @@ class KubernetesBackend:
             await self._acting.clear(pod)
         elif asked is not None and pod.deleted_at is None and not pod.terminal:  # the answer to its deletion was lost
             await self._acting.end(pod, asked)
+        elif self._cache.devices.differs(pod) and pod.deleted_at is None and not pod.terminal:
+            await self._acting.end(pod, StopRequest(DEVICES_DIFFER))
         else:
             await self._starts.look(pod, now)
             if pod.replica is not None and self._starts.take_settled_step(pod, now):

@@ -15,18 +15,20 @@ from typing import Final
 
 from muster_chassis import logs
 from muster_cluster_agent.adapters.kubernetes.client import Client
+from muster_cluster_agent.adapters.kubernetes.device_cache import DeviceCache
 from muster_cluster_agent.adapters.kubernetes.list_watch import Follower, Kind
 from muster_cluster_agent.adapters.kubernetes.node_cache import NodeCache
 from muster_cluster_agent.adapters.kubernetes.objects import ProjectObjects
 from muster_cluster_agent.domain import usage
 from muster_cluster_agent.domain.kubernetes import lines, marks, substates
+from muster_cluster_agent.domain.kubernetes.device_slices import DeviceNames
 from muster_cluster_agent.domain.kubernetes.lines import StopRequest
 from muster_cluster_agent.domain.kubernetes.marks import Owner
-from muster_cluster_agent.domain.kubernetes.nodes import Counting, KubernetesNode, charged_units
+from muster_cluster_agent.domain.kubernetes.nodes import Counting, DeviceSource, KubernetesNode, charged_units
 from muster_cluster_agent.domain.kubernetes.observing import observed
 from muster_cluster_agent.domain.kubernetes.pods import Pod, pod_of
 from muster_cluster_agent.domain.kubernetes.roots import Namespace, Root, WorkloadRoot, namespace_of, root_of
-from muster_cluster_agent.domain.model import NodeView, Observed, RunKey
+from muster_cluster_agent.domain.model import NodeView, Observed, RunKey, Share
 from muster_cluster_agent.ports import Changed
 
 _FLEET_SECONDS: Final = 1.0  # at most one inventory a second, however many pods of others change
@@ -42,9 +44,17 @@ class Cache:
     """The cluster as it was last seen. clock: seconds since 1970."""
 
     def __init__(
-        self, client: Client, owner: Owner, counting: Counting, own: str, clock: Callable[[], float] = time.time
+        self,
+        client: Client,
+        owner: Owner,
+        counting: Counting,
+        own: str,
+        clock: Callable[[], float] = time.time,
+        *,
+        names: DeviceNames | None = None,
+        source: DeviceSource = DeviceSource.AUTO,
     ) -> None:
-        """own: the agent's own namespace."""
+        """own: the agent's own namespace. names, source: of devices, as the cluster file says."""
         self._counting = counting
         self._own = own
         self._clock = clock
@@ -55,7 +65,15 @@ class Cache:
             lambda raw: root_of(raw, owner),
             self._root_changed,
         )
-        self.nodes = NodeCache(client, counting, self._inventory_changed, clock)
+        self.devices = DeviceCache(
+            client,
+            owner,
+            names or DeviceNames(),
+            source,
+            self._devices_changed,
+            self._claim_changed,
+        )
+        self.nodes = NodeCache(client, counting, self._inventory_changed, self.devices, clock)
         self.namespaces = Follower(
             client, Kind("namespaces", "/api/v1/namespaces", marks.PROJECT), namespace_of, self._namespace_changed
         )
@@ -110,6 +128,7 @@ class Cache:
         for follower in self.followers:
             await follower.listed.wait()
         await self.objects.listed()
+        await self.devices.listed()
         self._listed = True
         for root in [*self.run_roots.values()]:
             self._take_root(root, root.lines)
@@ -148,9 +167,10 @@ class Cache:
         # Before a container of it ran, another boot of its node is no evidence: it may first start after it.
         node = self.nodes.items.get(pod.replica.node) if pod.replica is not None else None
         boot = self._boots.get(pod.name) or (node.boot if node is not None else "")
-        charge = usage.charge((), charged_units(pod.amounts.extended, self._counting, node), {})
-        asked = self.stops.get(pod.name)
-        found = observed(pod, boot=boot, charge=charge, asked=asked, gone_at=gone_at, evidence=evidence)
+        whole = tuple(Share(device, whole=True) for device in pod.devices)
+        charge = usage.charge(whole, charged_units(pod.amounts.extended, self._counting, node), {})
+        asked, given = self.stops.get(pod.name), self.devices.given(pod)
+        found = observed(pod, boot=boot, charge=charge, asked=asked, gone_at=gone_at, evidence=evidence, given=given)
         if pod.name in self.vanished:
             return replace(found, lost=True, ready=False)
         start = substates.start_step_of(pod)
@@ -274,6 +294,18 @@ class Cache:
                 end = self.ends[name]
                 found[name] = lines.REMOVED if end is None else lines.line_of(end)
         return found
+
+    def _devices_changed(self, node: str) -> None:
+        self.nodes.devices_changed(node)
+
+    def _claim_changed(self, name: str) -> None:
+        """The claim of a replica is allocated, or released: its pod is looked at again."""
+        pod = self.by_name.get(name)
+        if pod is None or pod.replica is None:
+            return
+        for hear in self.pod_listeners:
+            hear(pod)
+        self.tell(pod.replica.workload_id)
 
     def _inventory_changed(self) -> None:
         self._fleet_changed = True

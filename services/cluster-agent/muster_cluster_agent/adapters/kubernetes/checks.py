@@ -16,6 +16,7 @@ from muster_cluster_agent.adapters.kubernetes.cluster_file import KubernetesFile
 from muster_cluster_agent.domain.findings import Finding, error
 from muster_cluster_agent.domain.kubernetes import checking
 from muster_cluster_agent.domain.kubernetes.marks import Owner
+from muster_cluster_agent.domain.kubernetes.resources import DEVICE_CLASS
 from muster_cluster_agent.domain.kubernetes.roots import Namespace
 from muster_cluster_agent.errors import BackendError
 from muster_kernel.agent_rights import Right, Scope, rights
@@ -113,7 +114,12 @@ class Checks:
 
     async def _here(self) -> AsyncIterator[Finding]:
         yield checking.namespaces(self._namespaces(), managed=self._file.managed)
-        for one in checking.nodes(self._cache.nodes.items.values(), self._file.counting):
+        here, counting, apart = self._cache.nodes.items.values(), self._file.counting, self._cache.devices.apart()
+        for one in checking.nodes(here, counting, apart):
+            yield one
+        name = self._file.device_names.device_class
+        raw = await self._class(DEVICE_CLASS.api, DEVICE_CLASS.plural, name) if apart else None
+        for one in checking.device_claims(here, apart, counting, name, there=raw is not None):
             yield one
 
     async def _trials(self) -> AsyncIterator[Finding]:

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from muster_cluster_agent.adapters import values
 from muster_cluster_agent.adapters.file_reader import KUBERNETES_BACKEND, Reader, load
 from muster_cluster_agent.adapters.kubernetes.support import ALLOWABLE
+from muster_cluster_agent.domain.kubernetes.device_slices import DeviceNames
 from muster_cluster_agent.domain.kubernetes.extra_containers import Images
 from muster_cluster_agent.domain.kubernetes.ingresses import Urls
 from muster_cluster_agent.domain.kubernetes.manifests import Style
-from muster_cluster_agent.domain.kubernetes.nodes import Counting
+from muster_cluster_agent.domain.kubernetes.nodes import Counting, DeviceSource
 from muster_cluster_agent.errors import ClusterFileError
 
 _TOP: Final = frozenset(
@@ -25,7 +26,7 @@ _TOP: Final = frozenset(
     | {"images", "runtime_class", "devices", "tolerate", "pull_secrets", "node_gone_after", "pull_deadline", "rate"}
     | {"allow", "urls", "drain_taints", "service_accounts", "pod_security", "mig_manager"}
 )
-_DEVICES: Final = frozenset({"resource"})
+_DEVICES: Final = frozenset({"class", "driver", "memory", "model", "resource", "source", "uuid", "whole"})
 _IMAGES: Final = frozenset({"git", "notebook", "tensorboard"})
 _URLS: Final = frozenset({"annotations", "class", "domain", "reserved", "tls"})
 _DOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -41,6 +42,7 @@ class KubernetesFile:
 
     kubeconfig None: the pod's own account. namespace: the agent's own. managed: namespaces of projects are made where
     they are missing, with that level of `pod_security` enforced. allowed: what pods may have of their nodes.
+    device_source, device_names: what tells of the devices of nodes, and how drivers name what Muster needs.
     pull_seconds: how long the images of a pod may be pulled. mig_manager: whether the cluster has one whose
     label the agent may set. rate, burst: calls of the API server a second, and at once.
     """
@@ -53,6 +55,8 @@ class KubernetesFile:
     pod_security: str = ""
     style: Style = field(default_factory=Style)
     counting: Counting = field(default_factory=Counting)
+    device_source: DeviceSource = DeviceSource.AUTO
+    device_names: DeviceNames = field(default_factory=DeviceNames)
     allowed: frozenset[str] = frozenset()
     pull_seconds: float = 3600.0
     mig_manager: bool = False
@@ -90,6 +94,8 @@ def parse(text: str, *, where: Path) -> KubernetesFile:
             gone_after=_gone_after(reader, top),
             drains=_drains(reader, top),
         ),
+        device_source=_source(reader, devices),
+        device_names=_device_names(reader, devices),
         allowed=reader.get(top, "allow", "file", _allowed, frozenset()),
         pull_seconds=reader.get(top, "pull_deadline", "file", values.seconds, 3600.0),
         mig_manager=reader.get(top, "mig_manager", "file", values.flag, default=False),
@@ -98,10 +104,14 @@ def parse(text: str, *, where: Path) -> KubernetesFile:
     )
     if found.style.direct and found.style.scheduler:
         reader.errors.append("file.scheduler: no scheduler looks at a pod with `binder: direct`; leave one of them out")
+    if found.style.direct and found.device_source is DeviceSource.SLICES:
+        reader.errors.append("devices.source: device claims are allocated by a scheduler; `binder: direct` has none")
     if found.pod_security and not found.managed:
         reader.errors.append("file.pod_security: with `namespaces: listed` label the namespaces yourself")
     if found.context and found.kubeconfig is None:
         reader.errors.append("file.context: it is a context of a kubeconfig; add `kubeconfig`")
+    if found.style.direct:
+        found = replace(found, device_source=DeviceSource.COUNTED)
     if reader.errors:
         raise ClusterFileError("\n".join(f"{where}: {error}" for error in reader.errors))
     return found
@@ -120,6 +130,25 @@ def _style(reader: Reader, top: Mapping[str, Any], resource: str, tolerate: tupl
         images=_images(reader, top),
         urls=_urls(reader, top),
         service_accounts=_accounts(reader, top),
+    )
+
+
+def _source(reader: Reader, devices: Mapping[str, Any]) -> DeviceSource:
+    """Return what tells of the devices of nodes."""
+    return DeviceSource(reader.get(devices, "source", "devices", values.choice(*DeviceSource), DeviceSource.AUTO.value))
+
+
+def _device_names(reader: Reader, devices: Mapping[str, Any]) -> DeviceNames:
+    """Return how drivers name what Muster needs of devices. The class has the driver's name unless it is said."""
+    usual = DeviceNames()
+    driver = reader.get(devices, "driver", "devices", values.text, usual.driver)
+    return DeviceNames(
+        driver=driver,
+        device_class=reader.get(devices, "class", "devices", values.text, driver),
+        uuid=reader.get(devices, "uuid", "devices", values.text, usual.uuid),
+        model=reader.get(devices, "model", "devices", values.text, usual.model),
+        memory=reader.get(devices, "memory", "devices", values.text, usual.memory),
+        whole=reader.get(devices, "whole", "devices", values.words, usual.whole),
     )
 
 

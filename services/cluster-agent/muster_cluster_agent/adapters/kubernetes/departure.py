@@ -11,6 +11,7 @@ from typing import Final
 
 from muster_cluster_agent.adapters.kubernetes import removal
 from muster_cluster_agent.adapters.kubernetes.cache import Cache
+from muster_cluster_agent.adapters.kubernetes.claiming import DeviceClaims
 from muster_cluster_agent.adapters.kubernetes.client import Client
 from muster_cluster_agent.adapters.kubernetes.cluster_file import KubernetesFile
 from muster_cluster_agent.adapters.kubernetes.prerequisites import Prerequisites
@@ -31,11 +32,18 @@ class Departure:
     """One agent's departure."""
 
     def __init__(
-        self, client: Client, cache: Cache, prerequisites: Prerequisites, owner: Owner, file: KubernetesFile
+        self,
+        client: Client,
+        cache: Cache,
+        prerequisites: Prerequisites,
+        claims: DeviceClaims,
+        owner: Owner,
+        file: KubernetesFile,
     ) -> None:
         self._client = client
         self._cache = cache
         self._prerequisites = prerequisites
+        self._claims = claims
         self._owner = owner
         self._file = file
         self._failures: list[str] = []
@@ -50,6 +58,7 @@ class Departure:
             obstacles, self.retired = (), True
             for pod in [*self._cache.by_name.values()]:
                 await self._try(f"Pod {pod.key}", self._end(pod))
+            await self._try("device claims", self._claims.erase())
             # Shards before roots: a root that is there says that its run may have more to clear away.
             for root in sorted(self._cache.run_roots.values(), key=lambda each: -each.shard):
                 await self._try(f"ConfigMap {root.key}", self._prerequisites.take_away(root))

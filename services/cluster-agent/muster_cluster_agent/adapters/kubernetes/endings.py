@@ -48,7 +48,7 @@ class Endings:
             if marks.GONE in pod.finalizers:
                 self._recorder.release_finalizer(pod.name)
             return
-        evidence = evidence_of(pod)
+        evidence = self._evidence_of(pod)
         if not evidence or pod.name in self._cache.held_ends:
             return
         refusal = self._acting.refusal_of(pod)
@@ -77,7 +77,10 @@ class Endings:
         pod = self._cache.by_name.get(name)
         if pod is not None and name not in self._cache.ends:
             self._explain(pod)
-            self._end(pod, evidence_of(pod))
+            self._end(pod, self._evidence_of(pod))
+
+    def _evidence_of(self, pod: Pod) -> str:
+        return evidence_of(pod, holds_devices=self._cache.devices.holds(pod))
 
     def _explain(self, pod: Pod) -> None:
         """A pod of a released run that is being deleted stops for its tombstone, if no line says another reason."""

@@ -28,6 +28,7 @@ _SHORTEST_WATCH: Final = 300  # seconds; each is up to twice as long, so that no
 _SILENCE: Final = 90.0  # seconds; an API server sends a bookmark about once a minute
 _LARGEST_LINE: Final = 8 << 20
 _FORBIDDEN: Final = 403
+_NOT_FOUND: Final = 404
 _EXPIRED: Final = 410
 _SHORT_LIVED: Final = 1.0  # seconds: a watch that ended sooner is followed by a pause
 
@@ -46,13 +47,14 @@ _log = logs.get(__name__)
 class Kind:
     """A kind of objects that is followed: its name for people, its path, and the selector of labels.
 
-    metadata_alone: only the metadata of the objects is read.
+    metadata_alone: only the metadata of the objects is read. optional: API servers of some versions do not serve it.
     """
 
     name: str
     path: str
     selector: str = ""
     metadata_alone: bool = False
+    optional: bool = False
 
 
 class Follower(Generic[T]):
@@ -76,7 +78,7 @@ class Follower(Generic[T]):
         self.forbidden = False
         """Whether the server has said that this agent may not read them."""
         self.answered = asyncio.Event()
-        """Set once the first list is complete, or was forbidden."""
+        """Set once the first list is complete, or it is known that there will be none."""
         self._client = client
         self._kind = kind
         self._read = read
@@ -96,6 +98,8 @@ class Follower(Generic[T]):
             except ApiError as error:
                 if error.status == _EXPIRED:
                     self._version = ""
+                elif error.status == _NOT_FOUND and self._kind.optional:
+                    await self._without()
                 else:
                     self._break(error)
             except BackendError as error:
@@ -105,6 +109,13 @@ class Follower(Generic[T]):
                 self._break(error)
             if time.monotonic() - began < _SHORT_LIVED:
                 await backoff.pause()
+
+    async def _without(self) -> None:
+        """The server does not serve the kind. An upgrade of it may change that, which is seen in minutes."""
+        self.sound = False
+        self._version = ""
+        self.answered.set()
+        await asyncio.sleep(_RELIST_SECONDS)
 
     def _break(self, error: Exception) -> None:
         self.sound = False

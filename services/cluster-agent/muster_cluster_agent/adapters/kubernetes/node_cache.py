@@ -13,6 +13,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from muster_cluster_agent.adapters.kubernetes.client import Client
+from muster_cluster_agent.adapters.kubernetes.device_cache import DeviceCache
 from muster_cluster_agent.adapters.kubernetes.list_watch import Follower, Kind
 from muster_cluster_agent.domain.fleet import Node
 from muster_cluster_agent.domain.kubernetes import nodes
@@ -26,14 +27,20 @@ _NODES: Final = Kind("nodes", "/api/v1/nodes")
 class NodeCache:
     """The nodes of one cluster.
 
-    changed: called after each change of the inventory. clock: seconds since 1970.
+    changed: called after each change of the inventory. devices: those that are told apart. clock: seconds since 1970.
     """
 
     def __init__(
-        self, client: Client, counting: Counting, changed: Callable[[], None], clock: Callable[[], float] = time.time
+        self,
+        client: Client,
+        counting: Counting,
+        changed: Callable[[], None],
+        devices: DeviceCache,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._counting = counting
         self._changed = changed
+        self._devices = devices
         self._clock = clock
         self.follower = Follower(client, _NODES, nodes.node_of, self._node_changed)
         self.views: Mapping[str, NodeView] = {}
@@ -64,7 +71,9 @@ class NodeCache:
         """
         self.due = False
         known = {**self._gone, **self.items}
-        views = {name: nodes.view(node, now, self._counting) for name, node in known.items()}
+        views = {
+            name: nodes.view(node, now, self._counting, self._devices.usable(name)) for name, node in known.items()
+        }
         if views == self.views:
             return frozenset()
         changed = {name for name, view in views.items() if self.views.get(name) != view}
@@ -81,7 +90,8 @@ class NodeCache:
                 self._reported.pop(name, None)
             else:
                 others, drained_by = self._others.get(name, {}).values(), self._drained_by.get(name)
-                self._reported[name] = nodes.reported(node, others, self._counting, drained_by)
+                apart = self._devices.told_apart(name)
+                self._reported[name] = nodes.reported(node, others, self._counting, drained_by, apart)
         self._stale.clear()
         return tuple(self._reported[name] for name in sorted(self._reported))
 
@@ -103,11 +113,19 @@ class NodeCache:
             self._others[new.node][key] = new
             self._report_again(new.node)
 
+    def devices_changed(self, name: str) -> None:
+        """Note that a node has other devices, or that others hold other ones."""
+        if name not in self.items:
+            self._devices.forget(name)
+        self.due = True
+        self._report_again(name)
+
     def _node_changed(self, key: str, old: KubernetesNode | None, new: KubernetesNode | None) -> None:
         if new is not None:
             self._gone.pop(key, None)
         elif old is not None:
             self._gone[key] = nodes.without_object(key, self._clock(), uid=old.uid, boot=old.boot)
+            self._devices.forget(key)
         drained_by = None if new is None else nodes.drained_by(new, self._counting, self._clock())
         if drained_by is None:
             self._drained_by.pop(key, None)

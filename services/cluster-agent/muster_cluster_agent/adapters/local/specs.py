@@ -24,7 +24,7 @@ from muster_cluster_agent.adapters.local.replicas import CALLS, EXEC_SOCKET, Rep
 from muster_cluster_agent.adapters.local.service_ports import ServicePorts
 from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.adapters.local.workdirs import Folders, Workdirs
-from muster_cluster_agent.domain import launch, rendezvous, usage
+from muster_cluster_agent.domain import environment, launch, rendezvous, usage
 from muster_cluster_agent.domain.budgets import budget_of
 from muster_cluster_agent.domain.confinement import Root, below, roots_of
 from muster_cluster_agent.domain.plan import MpiLauncher, ReplicaPlan, TorchLauncher
@@ -95,7 +95,7 @@ class SpecWriter:
             "pattern": plan.pattern.value,
             "launch": type(plan.launch).__name__,
             "created_at": time.time(),
-            "devices": [launch.described(share) for share in plan.shares],
+            "devices": [environment.described(share) for share in plan.shares],
             "charge": usage.charge(plan.shares, plan.slots, {d.uuid: d for n in file.nodes for d in n.devices}),
             "argv": list(process.argv),
             "env": {**process.env, procfs.AGENT_MARK: self._state.instance},

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from muster_cluster_agent.domain.findings import Finding, error, ok, warning
+from muster_cluster_agent.domain.kubernetes.device_slices import NodeDevices
 from muster_cluster_agent.domain.kubernetes.manifests import MAIN, Style, classes_of
 from muster_cluster_agent.domain.kubernetes.marks import Owner
-from muster_cluster_agent.domain.kubernetes.nodes import Counting, KubernetesNode, is_shared, product_of
+from muster_cluster_agent.domain.kubernetes.nodes import Counting, KubernetesNode, device_units, is_shared, product_of
 from muster_cluster_agent.domain.kubernetes.resources import Manifest
 from muster_cluster_agent.domain.kubernetes.roots import Namespace
 from muster_kernel.agent_rights import Right
@@ -116,12 +117,16 @@ def storage_classes(found: Iterable[Json]) -> Finding:
     return ok("storage", f"claims get StorageClass {_some(sorted(default))} unless they name another")
 
 
-def nodes(found: Iterable[KubernetesNode], counting: Counting) -> Iterable[Finding]:
-    """The nodes, and whether what their labels and their resources say of GPUs agrees."""
+def nodes(found: Iterable[KubernetesNode], counting: Counting, apart: Mapping[str, NodeDevices]) -> Iterable[Finding]:
+    """The nodes, and whether what their labels and their resources say of GPUs agrees.
+
+    apart: the devices of nodes whose drivers list them.
+    """
     here = list(found)
     counts = {one.name: dict(one.allocatable.extended).get(counting.resource, 0) for one in here}
-    labelled = {one.name for one in here if product_of(one)}
-    shared = {one.name for one in here if is_shared(one)}
+    counts = {name: 0 if name in apart else count for name, count in counts.items()}
+    labelled = {one.name for one in here if product_of(one) and one.name not in apart}
+    shared = {one.name for one in here if is_shared(one) and one.name not in apart}
     if not here:
         yield error("nodes", "the cluster has no nodes")
         return
@@ -146,7 +151,44 @@ def nodes(found: Iterable[KubernetesNode], counting: Counting) -> Iterable[Findi
             f"{_some(names)} {_is(names)} reported without GPUs: the cards are shared by time-slicing",
         )
     whole = sum(count for name, count in counts.items() if name not in shared)
-    yield ok("nodes", f"{len(here)} {'node' if len(here) == 1 else 'nodes'} with {whole} GPUs ({counting.resource})")
+    listed = sum(len(one.devices) for one in apart.values())
+    more = f" and {listed} by device claims" if apart else ""
+    how_many = f"{len(here)} {'node' if len(here) == 1 else 'nodes'}"
+    yield ok("nodes", f"{how_many} with {whole} GPUs ({counting.resource}){more}")
+
+
+def device_claims(
+    found: Iterable[KubernetesNode],
+    apart: Mapping[str, NodeDevices],
+    counting: Counting,
+    device_class: str,
+    *,
+    there: bool,
+) -> Iterable[Finding]:
+    """Devices that drivers list. there: whether the cluster has the class of the claims."""
+    subject = "device claims"
+    if not apart:
+        return
+    if not there:
+        yield error(
+            subject,
+            f"DeviceClass {device_class} is missing: install it with the driver, or set `class` of `devices` in the "
+            "cluster file",
+        )
+    both = sorted(one.name for one in found if one.name in apart and device_units(one.allocatable.extended, counting))
+    if both:
+        yield warning(
+            subject,
+            f"{_some(both)} {_has(both)} devices by a driver and by {counting.resource}: run one of the two there, "
+            "since pods of others may hold a card that a claim is given",
+        )
+    partly = sorted(name for name, one in apart.items() if one.parts)
+    if partly:
+        yield warning(
+            subject, f"{_some(partly)} {_has(partly)} parts of cards, which are left out: claims are for whole cards"
+        )
+    if there:
+        yield ok(subject, f"{_some(sorted(apart))} {_has([*apart])} devices of class {device_class}")
 
 
 def trial_pod(owner: Owner, namespace: str, style: Style) -> Manifest:

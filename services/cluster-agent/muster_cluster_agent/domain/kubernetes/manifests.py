@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from muster_cluster_agent.domain.container import Container, Security
-from muster_cluster_agent.domain.environment import counted, identity
+from muster_cluster_agent.domain.environment import counted, described, identity
 from muster_cluster_agent.domain.kubernetes import extra_containers, marks, storage
 from muster_cluster_agent.domain.kubernetes.extra_containers import Images
 from muster_cluster_agent.domain.kubernetes.ingresses import Urls
@@ -38,6 +38,7 @@ _SSH_BYTES: Final = "1Mi"
 _READABLE: Final = 0o444  # by any user: it depends on the image
 _VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 _DRAIN_SECONDS: Final = 5
+_DEVICES: Final = "devices"  # the name that a pod gives its device claim
 # The node controller must not end what a silent node may still run: architecture rule 7 decides about that.
 _PATIENT: Final = tuple(
     {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute"}
@@ -88,12 +89,14 @@ def pod(owner: Owner, plan: ReplicaPlan, style: Style, root_uid: str, addresses:
     container = plan.container_or_empty
     if not container.image:
         raise InvalidCommand("it names no image, and a pod is made of one; set `image`")
+    check_devices(plan, style)
     labels = {**_safe(container.labels), **marks.replica_labels(owner, plan.project, plan)}
     annotations = {
         **_safe(container.annotations),
         marks.PATTERN: plan.pattern.value,
         marks.NAME: plan.workload,
         **({marks.ADDRESS: ",".join(addresses)} if addresses else {}),
+        **({marks.DEVICES: json.dumps([share.device for share in plan.shares])} if plan.shares else {}),
         "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
         "karpenter.sh/do-not-disrupt": "true",
     }
@@ -112,6 +115,18 @@ def pod(owner: Owner, plan: ReplicaPlan, style: Style, root_uid: str, addresses:
     }
     annotations[marks.SPEC] = digest_of(made)
     return made
+
+
+def check_devices(plan: ReplicaPlan, style: Style) -> None:
+    """Raise InvalidCommand for devices that a claim cannot give."""
+    if plan.shares and style.direct:
+        raise InvalidCommand(
+            f"node {plan.node} gives out devices by device claims, which the cluster's scheduler allocates; "
+            "set `binder: pinned` in the cluster file"
+        )
+    parts = [share.device for share in plan.shares if not share.whole]
+    if parts:
+        raise InvalidCommand(f"device {parts[0]} of node {plan.node} is given by a device claim, and only as a whole")
 
 
 def digest_of(manifest: Manifest) -> str:
@@ -142,6 +157,7 @@ def _pod_spec(plan: ReplicaPlan, container: Container, style: Style) -> Manifest
         **classes_of(style),
         "serviceAccountName": dict(style.service_accounts).get(plan.project, ""),
         "imagePullSecrets": [{"name": name} for name in secrets],
+        "resourceClaims": [{"name": _DEVICES, "resourceClaimName": plan.name}] if plan.shares else [],
         "securityContext": _pod_security(container),
         "hostIPC": container.host_ipc,
         "hostNetwork": container.host_network,
@@ -246,8 +262,9 @@ def _variables(plan: ReplicaPlan, container: Container, start: Start, style: Sty
     ports = {f"MUSTER_PORT_{port}": str(port) for port in plan.ports}
     if plan.ports:
         ports["PORT"] = str(plan.ports[0])
-    devices = {"MUSTER_DEVICES": json.dumps(counted(_units(plan, style)))}
-    hidden = {} if plan.slots else {_VISIBLE: "void"}
+    named: list[dict[str, object]] = [described(share) for share in plan.shares]
+    devices = {"MUSTER_DEVICES": json.dumps([*named, *counted(_units(plan, style))])}
+    hidden = {} if plan.slots or plan.shares else {_VISIBLE: "void"}
     home = {"HOME": container.home} if container.home else {}
     return {**home, **said, **identity(plan), **devices, **hidden, **ports, **start.env}
 
@@ -302,7 +319,8 @@ def _resources(plan: ReplicaPlan, container: Container, style: Style) -> Manifes
     """Return its requests and limits, with its devices and other extended resources."""
     units = {name: str(count) for name, count in container.extended}
     units |= {resource: str(count) for resource, count in _units(plan, style)}
-    return _amounts(plan, units)
+    claims = {"claims": [{"name": _DEVICES}]} if plan.shares else {}
+    return {**_amounts(plan, units), **claims}
 
 
 def _amounts(plan: ReplicaPlan, units: Mapping[str, str]) -> Manifest:

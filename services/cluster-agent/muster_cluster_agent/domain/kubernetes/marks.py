@@ -39,6 +39,8 @@ OBJECTS: Final = f"{PREFIX}objects"
 """Annotation of a root: what its run may have beside its pods."""
 ADDRESS: Final = f"{PREFIX}address"
 """Annotation of a pod: where its workload is reached, one address after another with commas between them."""
+DEVICES: Final = f"{PREFIX}devices"
+"""Annotation of a pod: the UUIDs of the devices that its claim is for, as a JSON array."""
 USED: Final = f"{PREFIX}used"
 """Annotation of a workload's root: when it was last started, in seconds since 1970."""
 

@@ -8,11 +8,12 @@ gives evidence.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final
 
-from muster_cluster_agent.domain.fleet import Foreign, Node, NodeState, SlotGroup, Taint
+from muster_cluster_agent.domain.fleet import Device, Foreign, Node, NodeState, SlotGroup, Taint
 from muster_cluster_agent.domain.kubernetes.amounts import Amounts, quantities
 from muster_cluster_agent.domain.kubernetes.pods import Pod, moment
 from muster_cluster_agent.domain.model import NodeHealth, NodeView, Slots
@@ -56,6 +57,17 @@ class KubernetesNode:
     single: str = ""
 
 
+class DeviceSource(StrEnum):
+    """What tells of a node's devices; the values are the words of the cluster file.
+
+    AUTO: ResourceSlices on nodes that have some, else labels and allocatable resources.
+    """
+
+    AUTO = "auto"
+    SLICES = "slices"
+    COUNTED = "counted"
+
+
 @dataclass(frozen=True, slots=True)
 class Counting:
     """How devices are counted and what is hidden, as the cluster file says.
@@ -69,6 +81,17 @@ class Counting:
     tolerated: frozenset[str] = field(default=frozenset())
     gone_after: float | None = 900.0
     drains: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToldApart:
+    """Devices of a node that have UUIDs, and those of them that others hold.
+
+    They are all of its devices: the same cards, counted by a resource, are left out.
+    """
+
+    devices: tuple[Device, ...]
+    foreign: tuple[str, ...] = ()
 
 
 def node_of(raw: Json) -> KubernetesNode:
@@ -109,14 +132,23 @@ def drained_by(node: KubernetesNode, counting: Counting, now: float) -> float | 
     return min(ends, default=None)
 
 
-def reported(node: KubernetesNode, others: Iterable[Pod], counting: Counting, drained_by: float | None = None) -> Node:
+def reported(
+    node: KubernetesNode,
+    others: Iterable[Pod],
+    counting: Counting,
+    drained_by: float | None = None,
+    apart: ToldApart | None = None,
+) -> Node:
     """The node as the scheduler hears of it.
 
     others: pods on it that are not Muster's and not terminal. drained_by: when it goes by a taint that announces it.
+    apart: its devices, where the cluster tells them apart.
     """
     deadline = min((at for at in (node.drain_deadline, drained_by) if at is not None), default=None)
-    slots = () if is_shared(node) else slots_of(node, counting)
+    slots = () if apart is not None or is_shared(node) else slots_of(node, counting)
     foreign = _foreign([pod.amounts for pod in others], counting)
+    if apart is not None:
+        foreign = replace(foreign, devices=apart.foreign, slots=())
     return Node(
         name=node.name,
         uid=node.uid,
@@ -132,6 +164,7 @@ def reported(node: KubernetesNode, others: Iterable[Pod], counting: Counting, dr
             if not taint.key.startswith(_STATE_TAINTS) and taint.key not in counting.tolerated
         ),
         foreign=foreign,
+        devices=apart.devices if apart is not None else (),
         slots=slots,
         extended=tuple(
             (name, amount) for name, amount in node.allocatable.extended if not _is_device(name, counting.resource)
@@ -139,9 +172,9 @@ def reported(node: KubernetesNode, others: Iterable[Pod], counting: Counting, dr
     )
 
 
-def view(node: KubernetesNode, now: float, counting: Counting) -> NodeView:
-    """The node as reconciling needs it."""
-    return NodeView(node.name, _health(node, now, counting), node.boot)
+def view(node: KubernetesNode, now: float, counting: Counting, usable: frozenset[str] = frozenset()) -> NodeView:
+    """The node as reconciling needs it. usable: UUIDs of devices that a replica may have."""
+    return NodeView(node.name, _health(node, now, counting), node.boot, usable)
 
 
 def slots_of(node: KubernetesNode, counting: Counting) -> tuple[SlotGroup, ...]:

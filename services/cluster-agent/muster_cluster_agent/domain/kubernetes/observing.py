@@ -37,11 +37,13 @@ def observed(
     asked: StopRequest | None = None,
     gone_at: float | None = None,
     evidence: str = "",
+    given: tuple[str, ...] | None = (),
 ) -> Observed:
     """The replica that a pod is.
 
-    asked: why it is to stop. evidence: by what it is GONE, seen at `gone_at`; empty: it is not. Raises ValueError for a
-    pod without a replica, or with a pattern that no agent wrote.
+    given: the devices that its claim has; None: none yet, so that it is not ready. asked: why it is to stop. evidence:
+    by what it is GONE, seen at `gone_at`; empty: it is not. Raises ValueError for a pod without a replica, or with a
+    pattern that no agent wrote.
     """
     replica = pod.replica
     if replica is None:
@@ -55,7 +57,7 @@ def observed(
         pattern=Pattern(pod.pattern),
         created_at=pod.created_at,
         started_at=main.started_at if main is not None else None,
-        ready=main is not None and main.ready and ended is None and pod.deleted_at is None,
+        ready=main is not None and main.ready and ended is None and pod.deleted_at is None and given is not None,
         stop_reason=stop.reason,
         stop_grace=stop.grace,
         ended=ended,
@@ -65,6 +67,8 @@ def observed(
         gone_at=gone_at,
         evidence=evidence,
         charge=charge,
+        devices=given or (),
+        moved=bool(given) and {*(given or ())} != {*pod.devices},
         project=pod.project,
         workload=pod.workload,
         endpoints=tuple(f"http://{pod.ip}:{port}" for port in pod.ports) if pod.ip else (),
@@ -72,12 +76,15 @@ def observed(
     )
 
 
-def evidence_of(pod: Pod) -> str:
-    """By what it is certain that no process of the pod is left; empty: it is not (architecture rule 7)."""
+def evidence_of(pod: Pod, *, holds_devices: bool = False) -> str:
+    """By what it is certain that no process of the pod is left; empty: it is not (architecture rule 7).
+
+    holds_devices: the cluster has not released its device claim yet.
+    """
     ran = [one for one in pod.containers if one.ran]
     if not pod.node:
         return NEVER_BOUND if pod.deleted_at is not None and not ran else ""
-    if not pod.terminal:
+    if not pod.terminal or holds_devices:
         return ""
     if ran:
         return TERMINATED if all(one.code is not None for one in ran) else ""

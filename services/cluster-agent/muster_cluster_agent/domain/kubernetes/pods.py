@@ -6,6 +6,7 @@ Holds: a pod that cannot be read is one error that names it, and no other pod is
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -56,7 +57,8 @@ class Pod:
     """A pod. replica None: it is not one of this agent's. Times in seconds since 1970.
 
     deleted_at: when its deletion was asked for. forced: it has no grace left. finalizers: of Muster's own pods.
-    addresses: those of its workload. serving: they lead to it. ip, ports: its own.
+    addresses: those of its workload. serving: they lead to it. ip, ports: its own. devices: UUIDs of what its device
+    claim is for.
     """
 
     name: str
@@ -83,6 +85,7 @@ class Pod:
     serving: bool = False
     ip: str = ""
     ports: tuple[int, ...] = ()
+    devices: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -139,12 +142,22 @@ def pod_of(raw: Json, owner: Owner) -> Pod:
         serving=marks.SERVING in labels,
         ip=status.get("podIP", ""),
         ports=tuple(port["containerPort"] for port in spec["containers"][0].get("ports") or ()),
+        devices=_devices(annotations.get(marks.DEVICES, "")),
     )
 
 
 def moment(text: str | None) -> float | None:
     """Seconds since 1970 of a time as the API writes it (RFC 3339)."""
     return datetime.fromisoformat(text).timestamp() if text else None
+
+
+def _devices(text: str) -> tuple[str, ...]:
+    """Return the UUIDs of the annotation. It is anybody's to edit: what is not a list of texts names none."""
+    try:
+        said = json.loads(text or "[]")
+    except ValueError:
+        return ()
+    return tuple(said) if isinstance(said, list) and all(isinstance(one, str) for one in said) else ()
 
 
 def _pinned(spec: Json) -> str:

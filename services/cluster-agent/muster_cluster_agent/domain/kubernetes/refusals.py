@@ -100,6 +100,7 @@ def mutated(asked: Manifest, made: Mapping[str, Any]) -> tuple[str, ...]:
             ),
             ("spec.schedulerName", spec.get("schedulerName", found.get("schedulerName")), found.get("schedulerName")),
             ("spec.nodeName", spec.get("nodeName"), found.get("nodeName")),
+            ("spec.resourceClaims", spec.get("resourceClaims"), found.get("resourceClaims") or None),
             ("spec.restartPolicy", spec["restartPolicy"], found.get("restartPolicy")),
         )
         if old != new
@@ -109,7 +110,7 @@ def mutated(asked: Manifest, made: Mapping[str, Any]) -> tuple[str, ...]:
     # The API leaves out what is empty.
     words = ("image", "command", "args")
     paths += [f"spec.containers[{MAIN}].{key}" for key in words if (mine.get(key) or None) != (theirs.get(key) or None)]
-    if _units(mine) != _units(theirs):
+    if _units(mine) != _units(theirs) or _claims(mine) != _claims(theirs):
         paths.append(f"spec.containers[{MAIN}].resources")
     return tuple(paths)
 
@@ -126,3 +127,7 @@ def _named(containers: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, An
 def _units(container: Mapping[str, Any]) -> dict[str, str]:
     limits = (container.get("resources") or {}).get("limits") or {}
     return {name: str(amount) for name, amount in limits.items() if "/" in name}
+
+
+def _claims(container: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [*((container.get("resources") or {}).get("claims") or ())]
