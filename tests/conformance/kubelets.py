@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from tests.conformance import programs
+from tests.conformance import drivers, programs
 from tests.support.fake_kubelet import binding, node_info, now, pinned_to, words_of
 from tests.support.kubernetes import session_with
 
@@ -52,6 +52,7 @@ class Kubelets:
         self.silent: set[str] = set()
         self.unbound: dict[str, Object] = {}  # by node: the condition of pods that are not bound to it
         self.complaints: list[str] = []
+        self.drivers = drivers.Drivers(self.call)
         self._ends: dict[str, int] = {}  # by pod: with what it is to end
         self._killed_at: dict[str, float] = {}  # by path: when the grace of a pod that does not listen is over
         self._ended_at_boot: set[str] = set()  # pods that a reboot has ended
@@ -104,6 +105,12 @@ class Kubelets:
         for path in [path for path in self.pods if path.endswith(f"/{pod}")]:
             self._take(path)
 
+    async def release_claim(self, pod: str) -> None:
+        """The claim of a pod that has ended is released, which was kept."""
+        self.drivers.kept.discard(pod)
+        for path in [path for path in self.pods if path.endswith(f"/{pod}")]:
+            self._take(path)
+
     async def report(self, path: str, status: Object) -> None:
         """The kubelet of a pod says something of it; what is not said stays."""
         await self._status(path, status)
@@ -143,6 +150,7 @@ class Kubelets:
                     return
                 path = _path(event["object"])
                 if event["type"] == "DELETED":
+                    await self.drivers.release(path, event["object"])
                     self.pods.pop(path, None)
                     self._steps.pop(path, None)
                 else:
@@ -186,8 +194,10 @@ class Kubelets:
         node, deleting = _node_of(pod), "deletionTimestamp" in pod["metadata"]
         if node in self.silent:
             return
+        if pod["status"].get("phase") in {"Succeeded", "Failed"}:
+            await self.drivers.release(path, pod)
         if not pod["spec"].get("nodeName"):
-            if not deleting:
+            if not deleting and pod["spec"].get("schedulerName") != drivers.REAL:
                 await self._bind(path, pod, node)
             return
         if node in self._real:
@@ -219,6 +229,7 @@ class Kubelets:
             if not pod["status"].get("conditions"):
                 await self._status(path, {"conditions": [self.unbound[node]]})
             return
+        await self.drivers.allocate(path, pod)
         await self.call("POST", f"{path}/binding", binding(pod["metadata"]["name"], node))
 
     async def _start(self, path: str, pod: Object, *, deleting: bool) -> None:

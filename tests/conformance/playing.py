@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Final, Self
 
 from tests.conformance.bus import bus
+from tests.conformance.drivers import REAL as REAL_SCHEDULER
 from tests.conformance.kubelets import Kubelets, playing
-from tests.conformance.platforms import NODES, Platform
+from tests.conformance.platforms import NODES, Capability, Platform
 from tests.conformance.platforms.local import Local
 from tests.conformance.platforms.played import Fake, Played, Server
 from tests.conformance.platforms.real import GPUS, REAL, Real
@@ -26,7 +27,7 @@ from tests.nodes.machine import Node
 from tests.nodes.site import site
 from tests.support.agents import AgentProcess
 from tests.support.fake_api_server import FakeApiServer, api_server
-from tests.support.kubernetes import TOKEN, cluster
+from tests.support.kubernetes import TOKEN, cluster, scheduler
 
 AT_ONCE: Final = 24
 ALONE_AT_ONCE: Final = 10  # the next agent of a killed one waits for its Lease most of the time
@@ -59,6 +60,7 @@ class Stages:
         self._stack = AsyncExitStack()
         self._server: tuple[Kubelets, str] | None = None
         self._nodes: Mapping[str, Node] = {}
+        self._scheduled = False
         self._spare: list[str] = []  # nodes of the one server that no stage has taken
 
     @property
@@ -99,15 +101,29 @@ class Stages:
         """Ends it."""
         await self._stack.aclose()
 
+    def _schedule(self) -> str:
+        """The name of the real scheduler, which runs from the first question on; empty: pods are bound as is played."""
+        if self._server is None or self._nodes:
+            return ""
+        if not self._scheduled:
+            self._scheduled = True
+            self._stack.enter_context(scheduler(self._folder, self._server[1], REAL_SCHEDULER))
+        return REAL_SCHEDULER
+
     @asynccontextmanager
-    async def stage(self) -> AsyncIterator[Stage]:
-        """An agent that is up, until the block ends. Raises AssertionError where its platform complains."""
+    async def stage(self, *, claims: bool = False) -> AsyncIterator[Stage]:
+        """An agent that is up, until the block ends. Raises AssertionError where its platform complains.
+
+        claims: its pods have device claims, which a real scheduler allocates where there is a real API server.
+        """
         self._count += 1
         number = self._count
         root = self._folder / f"agent-{number}"
         root.mkdir()
         async with AsyncExitStack() as stack:
             platform = await self._platform(stack, root, number)
+            if claims and isinstance(platform, Played):
+                platform.scheduler = self._schedule()
             name = f"{self._backend}-{self._run}-{number}"
             (root / "cluster.yaml").write_text(platform.cluster_file(name))
             side = await stack.enter_async_context(bus(self._kafka, name))
@@ -155,7 +171,7 @@ async def play(backend: str, kafka: str, chosen: Mapping[str, Case]) -> dict[str
             quiet, alone = asyncio.Semaphore(at_once), asyncio.Semaphore(alone_at_once)
 
             async def on_its_own(each: Case) -> None:
-                async with stages.stage() as stage:
+                async with stages.stage(claims=Capability.DEVICE_CLAIMS in each.needs) as stage:
                     await each.play(stage)
 
             async with stages.stage() as shared:

@@ -250,6 +250,24 @@ def _server(folder: Path, store: str, port: int, more: Mapping[str, object], *, 
     return [str(PROGRAMS / "kube-apiserver"), *(f"--{name}={value}" for name, value in words.items())]
 
 
+@contextmanager
+def scheduler(folder: Path, url: str, name: str) -> Iterator[Program]:
+    """Runs kube-scheduler for pods that name it until the block ends."""
+    kubeconfig, config = folder / "scheduler.kubeconfig", folder / "scheduler.yaml"
+    kubeconfig.write_text(kubeconfig_of(url, TOKEN))
+    said = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(kubeconfig)},
+        "leaderElection": {"leaderElect": False},
+        "profiles": [{"schedulerName": name}],
+    }
+    config.write_text(yaml.safe_dump(said))
+    command = [str(PROGRAMS / "kube-scheduler"), f"--config={config}", "--secure-port=0"]
+    with running(command, folder / "scheduler.log") as found:
+        yield found
+
+
 def _private_key() -> bytes:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     return key.private_bytes(

@@ -26,6 +26,7 @@ _KINDS: Final = (
     "/apis/policy/v1/poddisruptionbudgets",
     "/apis/networking.k8s.io/v1/networkpolicies",
     "/apis/networking.k8s.io/v1/ingresses",
+    "/apis/resource.k8s.io/v1/resourceclaims",
 )
 
 
@@ -33,15 +34,12 @@ class Played(Platform):
     """One agent's part of a cluster: namespaces and nodes of its own. root: a folder of its own."""
 
     capabilities: ClassVar = frozenset(
-        {
-            Capability.CONTAINERS,
-            Capability.FROZEN_NODES,
-            Capability.REBOOTS,
-            Capability.OWN_SIGNALS,
-            Capability.LAYOUTS,
-        }
+        {Capability.CONTAINERS, Capability.FROZEN_NODES, Capability.REBOOTS, Capability.OWN_SIGNALS}
+        | {Capability.LAYOUTS, Capability.DEVICE_CLAIMS}
     )
     gone = "containers-terminated"
+    scheduler = ""
+    """The name of the one that binds pods; empty: it is played."""
 
     def __init__(self, kubelets: Kubelets, root: Path, url: str, token: str, number: int) -> None:
         self.kubelets = kubelets
@@ -64,6 +62,7 @@ class Played(Platform):
             "namespace": f"muster-{self._number}",
             "urls": {"domain": "lab.example"},
             "mig_manager": True,
+            **({"scheduler": self.scheduler} if self.scheduler else {}),
         }
         (self._root / "kubeconfig").write_text(kubeconfig_of(self._url, self._token))
         return yaml.safe_dump(said)

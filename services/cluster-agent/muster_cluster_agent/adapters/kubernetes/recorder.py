@@ -103,7 +103,7 @@ class Recorder:
         self._wake.set()
 
     async def note_stop(self, pod: Pod, asked: StopRequest) -> None:
-        """Write down why a pod is stopped, if no tombstone says it. Raises BackendError without an answer of the server.
+        """Write down why a pod is stopped, if no tombstone says it. Raises BackendError where the server is silent.
 
         A root that does not take it, for want of a quota or by an admission, is no reason to let a pod run for ever.
         """
