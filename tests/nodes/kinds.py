@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from functools import partial
 from importlib import resources
 from typing import Any, Final
+from uuid import uuid4
 
 import yaml
 
@@ -14,14 +16,17 @@ from muster_stack.demo.acts import require
 from muster_stack.demo.diary import Entry
 from muster_stack.demo.scene import log_of
 from tests.nodes.configs import IMAGE
+from tests.nodes.driver import Driver, files_of
 from tests.nodes.machine import Node
 from tests.nodes.plugin import VISIBLE, given_out
 from tests.nodes.scene import FOLDERS, PATIENCE, PROJECT, TORCH, WAITS, Scene, replica
 from tests.nodes.site import GPU, MIG
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, until
 
 _LISTED_SECONDS: Final = 30.0
 _RANKS: Final = 4
+CLAIMED: Final = 10  # devices that a driver lists: a half of them is more than a node counts
+CLAIMED_NODE: Final = "b"
 
 
 async def mpi(scene: Scene) -> None:
@@ -137,6 +142,31 @@ async def mig_seen(scene: Scene) -> None:
     await scene.require_placed(workload)
     await require_devices(scene, await scene.running(workload), resource=MIG)
     await scene.end(workload)
+
+
+async def claims_seen(scene: Scene) -> None:
+    """A driver lists devices; each pod sees exactly those of its claim, which are those that Muster assigned."""
+    node = scene.site.nodes[CLAIMED_NODE]
+    driver = Driver(node, scene.site.cluster, [f"GPU-{uuid4()}" for _ in range(CLAIMED)])
+    async with driver.serving():
+        # As many as only this node has: its other cards are counted, and are there once.
+        made = [await scene.submit(f"claims-{number}", WAITS, gpuDevices=CLAIMED // 2) for number in range(2)]
+        entries = [await scene.running(workload) for workload in made]
+        given: list[str] = []
+        for entry in entries:
+            (one,) = entry.workload.replicas
+            pid, variables = node.variables_of(f"MUSTER_REPLICA={one.name}")
+            mine = sorted(variables[VISIBLE].split(","))
+            require(tuple(mine) in driver.prepared.values(), f"{one.name} sees {mine}: {driver.prepared}")
+            files = files_of(pid)
+            require(files == mine, f"{one.name} has the files {files}, and sees {mine}")
+            told = sorted(each["uuid"] for each in json.loads(variables["MUSTER_DEVICES"]))
+            require(told == mine, f"{one.name} was assigned {told}, and sees {mine}")
+            given += mine
+        require(sorted(given) == sorted(driver.uuids), f"a device was given twice, or not at all: {given}")
+        await scene.end(*made)
+        await until(lambda: not driver.prepared)
+    require(driver.refusals == [], f"the kubelet refused the driver: {driver.refusals}")
 
 
 async def require_devices(scene: Scene, *entries: Entry, resource: str) -> None:

@@ -54,6 +54,7 @@ ACTS: Final[Mapping[str, Callable[[Scene], Awaitable[None]]]] = {
     "kubelet_back": faults.kubelet_back,
     "rebooted": faults.rebooted,
     "out_of_service": faults.out_of_service,
+    "claims_seen": kinds.claims_seen,  # the last: the devices of its node are named from then on
 }
 
 
