@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from structlog.testing import capture_logs
 
 from muster_cluster_agent.adapters.kubernetes import device_cache
+from muster_cluster_agent.cleanup import cleanup
 from muster_cluster_agent.domain.findings import Severity
 from muster_cluster_agent.domain.fleet import Identity, Node
 from muster_cluster_agent.domain.kubernetes import marks
 from muster_cluster_agent.domain.model import Assignment, Failure, Run, Share, State, Status
 from muster_cluster_agent.domain.plan import plans_of
 from muster_cluster_agent.ports import StatusReport
+from tests.support.fake_api_server import Fault
+from tests.support.kubernetes import kubeconfig_of
 from tests.support.kubernetes_backends import FILE, NAMESPACE, Scene, scene
 from tests.support.kubernetes_loops import Loop, assignment, counted_rounds, loop, release
 from tests.support.waiting import until
@@ -72,14 +77,28 @@ async def test_a_node_with_slices_has_devices_and_others_count_theirs() -> None:
             assert (await node_of(here)).foreign.devices == ()
 
 
-async def test_a_server_that_serves_no_claims_counts_devices(caplog: pytest.LogCaptureFixture) -> None:
-    async with scene() as made:
-        made.server.unserved |= {"resourceslices", "resourceclaims"}
-        async with loop(made) as here:
-            assert [group.count for group in (await node_of(here)).slots] == [2]
-            assert (await here.backend.fleet()).profile.identity is Identity.ANONYMOUS
-            assert [one.text for one in await here.backend.check() if one.subject == "device claims"] == []
-        assert "resourceclaims" not in caplog.text
+async def test_a_server_that_serves_no_claims_counts_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed, asked = counted_rounds(monkeypatch), list[str]()
+
+    def note(_: str, path: str) -> Fault | None:
+        asked.extend([path] if "resource.k8s.io" in path else [])
+        return None
+
+    with capture_logs() as said:
+        async with scene() as made:
+            made.server.unserved |= {"resourceslices", "resourceclaims"}
+            made.server.fault = note
+            async with loop(made) as here:
+                assert [group.count for group in (await node_of(here)).slots] == [2]
+                assert (await here.backend.fleet()).profile.identity is Identity.ANONYMOUS
+                await here.rounds(passed)
+                # It is asked once, and nothing is said of it.
+                assert sorted(asked) == [
+                    "/apis/resource.k8s.io/v1/resourceclaims",
+                    "/apis/resource.k8s.io/v1/resourceslices",
+                ]
+                assert [one.text for one in await here.backend.check() if one.subject == "device claims"] == []
+        assert [one for one in said if one.get("kind") in {"resourceclaims", "resourceslices"}] == []
 
 
 @pytest.mark.parametrize(("source", "devices", "slots"), [("counted", 0, 1), ("slices", 2, 0), ("auto", 2, 0)])
@@ -234,7 +253,7 @@ async def test_claims_of_refused_and_lost_replicas_are_taken_away(monkeypatch: p
 
 def claimed_by_nobody(here: Loop) -> dict[str, Any]:
     """A claim that an agent made and whose pod it never came to make."""
-    labels = {**here.backend._acting._owner.labels(), marks.WORKLOAD: "33333333-3333-4333-8333-333333333333"}
+    labels = {**here.backend._acting._owner.labels(), marks.WORKLOAD: "w", marks.RUN: "g1-a0"}
     return {"metadata": {"name": "w-x-g1-a0-worker-0-r0", "namespace": NAMESPACE, "labels": labels}, "spec": {}}
 
 
@@ -263,7 +282,7 @@ async def test_a_claim_for_other_devices_is_replaced() -> None:
         wanted = claimed("GPU-a")
         async with loop(made) as here:
             (plan_name,) = names_of(wanted)
-            labels = {**here.backend._acting._owner.labels(), marks.WORKLOAD: wanted.workload_id}
+            labels = {**here.backend._acting._owner.labels(), marks.WORKLOAD: wanted.workload_id, marks.RUN: "g1-a0"}
             metadata = {"name": plan_name, "namespace": NAMESPACE, "labels": labels, "annotations": {marks.SPEC: "old"}}
             made.server.put("resourceclaims", {"metadata": metadata, "spec": {}})
             here.agent.take(wanted)
@@ -294,3 +313,41 @@ async def test_the_check_asks_for_the_class_of_the_claims() -> None:
             made.server.put("deviceclasses", {"metadata": {"name": "gpu.nvidia.com"}})
             found = [one for one in await here.backend.check() if one.subject == "device claims"]
             assert [one.severity for one in found] == [Severity.WARNING, Severity.OK]
+
+
+async def test_an_agent_without_the_rights_counts_devices_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed = counted_rounds(monkeypatch)
+    with capture_logs() as said:
+        async with scene() as made:
+            made.kubelets.add_devices("n-0", *UUIDS)
+            forbidden = Fault(403, "Forbidden", "the agent may not list resourceclaims")
+            made.server.fault = lambda _, path: forbidden if path.endswith("/resourceclaims") else None
+            async with loop(made) as here:
+                # What others hold is not known, so that no device can be named.
+                assert [group.count for group in (await node_of(here)).slots] == [2]
+                made.server.fault = lambda *_: None
+                await until(lambda: here.backend._cache.devices.known)
+                await here.rounds(passed)
+                assert [device.uuid for device in (await node_of(here)).devices] == [*UUIDS]
+        kinds = [one["kind"] for one in said if one["event"] == "objects of the cluster cannot be followed"]
+        assert kinds == ["resourceclaims"]
+
+
+@pytest.mark.parametrize("served", [True, False])
+async def test_a_cleanup_takes_claims_of_the_cluster_away(
+    served: bool,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    async with scene() as made:
+        put_claim(made, "theirs", "gpu-1")
+        labels = {marks.MANAGED_BY: marks.MANAGER, marks.CLUSTER: "lab"}
+        put_claim(made, "ours", "gpu-0", labels=labels)
+        if not served:
+            made.server.unserved.add("resourceclaims")
+        kubeconfig.write_text(kubeconfig_of(made.server.url, "none"))
+        assert await cleanup("lab", kubeconfig=kubeconfig, yes=True, json=True) == 0
+        assert json.loads(capsys.readouterr().out)["objects"] == ({"resourceclaims": 1} if served else {})
+        left = ["team/theirs"] if served else ["team/theirs", "team/ours"]
+        assert [*made.server.objects["resourceclaims"]] == left

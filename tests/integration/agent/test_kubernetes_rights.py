@@ -94,6 +94,7 @@ def bodies(kind: str) -> dict[str, Any]:
         "PersistentVolumeClaim": storage,
         "PodDisruptionBudget": {"minAvailable": 1, "selector": selector},
         "NetworkPolicy": {"podSelector": {}},
+        "ResourceClaim": {"devices": {}},
         "Ingress": {"defaultBackend": {"service": {"name": "x", "port": {"number": 80}}}},
     }
     return {"spec": specs[kind]} if kind in specs else {}
@@ -123,7 +124,7 @@ def test_what_others_have_outside_of_its_namespaces_is_neither_changed_nor_delet
 ) -> None:
     right = {resource for one in RIGHTS if one.scope is Scope.PROJECTS for resource in one.resources}
     tried = set()
-    for group in ("/api/v1", "/apis/policy/v1", "/apis/networking.k8s.io/v1"):
+    for group in ("/api/v1", "/apis/policy/v1", "/apis/networking.k8s.io/v1", "/apis/resource.k8s.io/v1"):
         for resource in kubernetes.http.get(group).json()["resources"]:
             if resource["name"] not in right or "create" not in resource["verbs"]:
                 continue

@@ -63,6 +63,8 @@ def test_a_pod_that_no_scheduler_looks_at_is_refused_after_ten_minutes() -> None
     ("message", "code"),
     [
         ('0/2 nodes are available: persistentvolumeclaim "data" not found', RefusalCode.MISSING_OBJECT),
+        ("0/2 nodes are available: request devices: device class gpu does not exist", RefusalCode.MISSING_OBJECT),
+        ("0/2 nodes are available: 1 cannot allocate all claims", RefusalCode.FOREIGN_TAKEN),
         ("0/2 nodes are available: 2 Insufficient nvidia.com/gpu.", RefusalCode.FOREIGN_TAKEN),
     ],
 )
@@ -136,6 +138,13 @@ def test_a_volume_that_is_not_there_is_missing_and_one_that_is_slow_is_not() -> 
     slow = summary_of([event("FailedAttachVolume", "timed out")], T0 + 61)
     assert stuck(bound(), slow, T0 + 599, 3600.0) is None
     assert stuck(bound(), slow, T0 + 601, 3600.0) == Hindrance("FailedAttachVolume: timed out")
+
+
+def test_devices_that_a_driver_cannot_prepare_are_named() -> None:
+    told = summary_of([event("FailedPrepareDynamicResources", "the driver does not answer")], T0 + 61)
+    assert stuck(bound(), told, T0 + 601, 3600.0) == Hindrance(
+        "FailedPrepareDynamicResources: the driver does not answer"
+    )
 
 
 def test_trouble_that_is_over_counts_no_more() -> None:

@@ -294,7 +294,7 @@ class KubernetesBackend:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             now = self._clock()
-            self._cache.devices.forget_missing(now)
+            self._cache.devices.look(now)
             self._cache.look_at_nodes(now)
             self._acting.forget_refusals()
             for name in self._starts.known() - self._cache.by_name.keys():

@@ -68,7 +68,7 @@ class DeviceClaims:
     async def close_runs(self, workload_id: str, run: RunKey) -> None:
         """Delete the claims of runs up to this one. Raises BackendError."""
         for claim in self._known():
-            if claim.workload_id == workload_id and marks.run_of_name(claim.name) <= run:
+            if claim.workload_id == workload_id and claim.run <= run:
                 await self._delete(claim)
 
     async def sweep(self) -> None:

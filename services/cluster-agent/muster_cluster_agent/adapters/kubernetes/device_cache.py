@@ -56,6 +56,7 @@ class DeviceCache:
         self.claims = Follower(client, _CLAIMS, lambda raw: claim_of(raw, owner, names.driver), self._claim_changed)
         self._slices_on: dict[str, dict[str, DeviceSlice]] = defaultdict(dict)  # by node and the slice's name
         self._devices: dict[str, NodeDevices] = {}
+        self._told = False  # whether the nodes were reported with their devices since these are known
         self._missing_since: dict[str, float] = {}  # nodes with devices that are not listed, in seconds since 1970
         self._foreign: dict[DeviceKey, set[str]] = defaultdict(set)  # claims of others, by what they hold
         self._node_of: dict[str, str] = {}  # by pool
@@ -132,11 +133,16 @@ class DeviceCache:
         if node not in self._slices_on:
             self._devices.pop(node, None)
 
-    def forget_missing(self, now: float) -> None:
-        """Forget devices that no driver has listed for long and no claim of Muster holds: their driver was removed.
+    def look(self, now: float) -> None:
+        """Judge again what time alone changes. now: seconds since 1970."""
+        if self.known and not self._told:  # such as rights that were granted after the agent's start
+            self._told = True
+            for node in self._devices:
+                self._changed(node)
+        self._forget_missing(now)
 
-        now: seconds since 1970.
-        """
+    def _forget_missing(self, now: float) -> None:
+        """Forget devices that no driver has listed for long and no claim of Muster holds: their driver was removed."""
         missing = {node: here for node, here in self._devices.items() if here.missing}
         self._missing_since = {node: self._missing_since.get(node, now) for node in missing}
         late = [node for node, since in self._missing_since.items() if now - since >= MISSING_SECONDS]

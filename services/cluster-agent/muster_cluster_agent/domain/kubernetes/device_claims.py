@@ -18,6 +18,7 @@ from muster_cluster_agent.domain.kubernetes.manifests import digest_of, owned_by
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.pods import Pod
 from muster_cluster_agent.domain.kubernetes.resources import DEVICE_CLAIM, Manifest
+from muster_cluster_agent.domain.model import RunKey
 from muster_cluster_agent.domain.plan import ReplicaPlan
 
 Json = Mapping[str, Any]
@@ -36,7 +37,7 @@ class Claim:
     uid: str
     ours: bool
     workload_id: str = ""
-    run: str = ""
+    run: RunKey = (0, 0)
     spec: str = ""
     allocated: tuple[DeviceKey, ...] | None = None
     users: frozenset[str] = frozenset()
@@ -60,8 +61,8 @@ def claim_of(raw: Json, owner: Owner, driver: str) -> Claim:
         namespace=metadata["namespace"],
         uid=metadata["uid"],
         ours=ours,
-        workload_id=labels.get(marks.WORKLOAD, "") if ours else "",
-        run=labels.get(marks.RUN, "") if ours else "",
+        workload_id=labels[marks.WORKLOAD] if ours else "",
+        run=marks.run_of(labels[marks.RUN]) if ours else (0, 0),
         spec=(metadata.get("annotations") or {}).get(marks.SPEC, "") if ours else "",
         # An administrator who looks at a device by a claim with admin access does not hold it.
         allocated=None

@@ -89,7 +89,6 @@ def pod(owner: Owner, plan: ReplicaPlan, style: Style, root_uid: str, addresses:
     container = plan.container_or_empty
     if not container.image:
         raise InvalidCommand("it names no image, and a pod is made of one; set `image`")
-    check_devices(plan, style)
     labels = {**_safe(container.labels), **marks.replica_labels(owner, plan.project, plan)}
     annotations = {
         **_safe(container.annotations),

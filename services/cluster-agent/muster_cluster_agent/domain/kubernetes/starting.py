@@ -27,9 +27,12 @@ _HOPELESS_PULL: Final = re.compile(
     r"not found|forbidden|unauthorized|denied|manifest unknown|no match for platform", re.IGNORECASE
 )
 _PROGRESS: Final = frozenset({"Pulling", "Pulled", "Created", "Started"})
-_TROUBLE: Final = frozenset({"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"})
+_TROUBLE: Final = frozenset(
+    {"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox", "FailedPrepareDynamicResources"}
+)
 _MISSING: Final = re.compile(
-    r"(configmap|secret|persistentvolumeclaim|storageclass)[^ ]* \\?\"[^\"]+\" not found|couldn't find key",
+    r"(configmap|secret|persistentvolumeclaim|storageclass)[^ ]* \\?\"[^\"]+\" not found|couldn't find key"
+    r"|device class [^ ]+ does not exist",
     re.IGNORECASE,
 )
 _BEING_BOUND: Final = "unbound immediate PersistentVolumeClaims"
