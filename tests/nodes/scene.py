@@ -21,6 +21,7 @@ from muster.workload.v1 import workload_pb2
 from muster_client import Muster, Phase
 from muster_client.errors import NotFound
 from muster_cluster_agent.domain.kubernetes import marks
+from muster_kernel.reasons import ChangeReason
 from muster_stack.demo.acts import UNDECIDED, require
 from muster_stack.demo.diary import Diary, DidNotHappen, Entry
 from muster_stack.demo.scene import log_of, summary_of
@@ -76,6 +77,8 @@ class Scene:
                 told = await self.muster.why(workload)
             except NotFound:  # the scheduler has not heard of it yet
                 return ""
+            if told.reason.code == ChangeReason.PLACED:  # the stream of its events may be behind
+                return "placed"
             return told.reason.message if told.reason.code not in UNDECIDED else ""
 
         said = await eventually(look, within=PATIENCE, every=0.1)
