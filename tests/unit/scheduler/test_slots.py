@@ -15,12 +15,12 @@ from muster_kernel.mig import CARDS, overlap_free
 from muster_kernel.quantities import GPU
 from muster_kernel.slots import mig_profile, mig_resource
 from muster_scheduler.adapters import encoding, views
-from muster_scheduler.domain.asked.requests import Grant, Holder, Kind, Share
+from muster_scheduler.domain.asked.requests import Grant, Holder, Kind, Shape, Share
 from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.nodes import Device, Mig, Node, SlotGroup
 from muster_scheduler.domain.fleet.slots import MOST_SLICES, add_devices, counts_of
-from tests.support.fleets import Fleet, mig_slice, node, request, role, whole
+from tests.support.fleets import Fleet, device_memory, mig_slice, node, portion, request, role, whole
 
 CARD = "A100-40GB"
 STATIC = Profile(backend="kubernetes", anonymous=True, portions=False, memory_requests=False, mig=Mig.STATIC)
@@ -249,3 +249,17 @@ def test_shares_are_counted_by_resource() -> None:
     shares = [Share(f"slots:c1/n1/nvidia.com/mig-*/{n}", Kind.SLICE, profile=p) for n, p in enumerate(("1g.5gb",) * 2)]
     assert counts_of(shares) == (("nvidia.com/mig-1g.5gb", 2),)
     assert counts_of([Share("slots:c1/n1/nvidia.com/gpu/0", Kind.WHOLE)]) == (("nvidia.com/gpu", 1),)
+
+
+@pytest.mark.parametrize("counting", ["", "1g.5gb"])
+@pytest.mark.parametrize("shape", [portion(500), device_memory(40 << 30)])
+def test_parts_of_devices_never_go_to_nodes_that_count_theirs(shape: Shape, counting: str) -> None:
+    """A cluster offers parts as a whole: some of its nodes split devices, and others only count them."""
+    able = STATIC._replace(anonymous=False, portions=True, memory_requests=True)
+    fleet = Fleet(counted(group(counting, 7)), node("n2", 1), profile=able)
+    for number in (1, 2):
+        made = fleet.submit(number, request(role(shape)))
+        assert {each.node for each in made.replicas.values()} == {("c1", "n2")}
+    assert fleet.submit(3, request(role(shape))).phase is Phase.PENDING
+    own = mig_slice(counting) if counting else whole(7)
+    assert {each.node for each in fleet.submit(4, request(role(own))).replicas.values()} == {("c1", "n1")}
