@@ -16,6 +16,7 @@ import yaml
 from muster_cluster_agent.adapters.kubernetes.support import ALLOWABLE, KUBERNETES, support_of
 from muster_cluster_agent.adapters.local.support import LOCAL
 from muster_cluster_agent.adapters.support import Support
+from muster_cluster_agent.domain.kubernetes.abilities import GPU_MEMORY
 from muster_language import Kind, Row, catalogue
 from muster_language.schemas.shape import COLOSSAL_KIND
 from tests.support.kubernetes_samples import STYLE
@@ -159,6 +160,8 @@ def _made(row: Row, support: Support) -> str:
 def _on_kubernetes(row: Row) -> str:
     """What that back end does with the field: where the file of the cluster says nothing of it, and where it may."""
     plain, most = _made(row, KUBERNETES), _made(row, _ALL_GIVEN)
+    if row.yaml == GPU_MEMORY:
+        return f"honoured where HAMi shares the devices of a cluster; else {plain}"
     return plain if plain == most else f"{most} where the cluster's file says so; else {plain}"
 
 

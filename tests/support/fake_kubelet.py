@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from tests.support import hami
 from tests.support.fake_api_server import FakeApiServer
 
 Object = dict[str, Any]
@@ -24,7 +25,8 @@ class FakeKubelets:
     """Plays every node of the server. held: nodes on which nothing moves; full: nodes on which nothing fits.
 
     starts: how often a container was started, by the pod's name. releases: device claims are released when their pods
-    have ended.
+    have ended. instead: by node, what HAMi gives in place of the devices that a pod names; None: HAMi does not see the
+    pod.
     """
 
     server: FakeApiServer
@@ -32,6 +34,7 @@ class FakeKubelets:
     full: set[str] = field(default_factory=set)
     rejects: str = ""
     releases: bool = True
+    instead: dict[str, list[str] | None] = field(default_factory=dict)
     starts: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -56,6 +59,11 @@ class FakeKubelets:
     def add_devices(self, node: str, *uuids: str, generation: int = 1, **more: Any) -> None:
         """A driver lists the devices of a node, in place of those that it has listed before."""
         self.server.put("resourceslices", slice_of(node, *uuids, generation=generation, **more))
+
+    def add_hami(self, node: str, text: str) -> None:
+        """HAMi's device plugin registers the devices of a node."""
+        said = {hami.REGISTERED: text}
+        self.server.change("nodes", node, lambda item: item["metadata"].setdefault("annotations", {}).update(said))
 
     def add_namespace(self, name: str, project: str) -> None:
         """A namespace of a project."""
@@ -105,7 +113,7 @@ class FakeKubelets:
                 return _refuse if not status["conditions"] else None
             slices = [*self.server.objects["resourceslices"].values()]
             self._set_claims(pod, allocation_of(self._claim(pod), slices, pod))
-            return lambda item: _bind(item, node)
+            return lambda item: _bind(item, node, self._given(pod, node))
         if self.rejects and not status.get("containerStatuses"):
             return lambda item: item["status"].update(
                 {"phase": "Failed", "reason": self.rejects, "message": "Pod was rejected: it does not fit"}
@@ -116,6 +124,12 @@ class FakeKubelets:
             return self._run
         code = _plays(spec["containers"][0])
         return None if code is None else (lambda item: _end(item, code, "Completed" if code == 0 else "Error", ""))
+
+    def _given(self, pod: Object, node: str) -> Object:
+        """What HAMi's scheduler writes on a pod that it binds to a node of its own."""
+        ours = hami.REGISTERED in (self.server.objects["nodes"][node]["metadata"].get("annotations") or {})
+        instead = self.instead.get(node)
+        return hami.given(pod, instead) if ours and (node not in self.instead or instead is not None) else {}
 
     def _claim(self, pod: Object) -> Object | None:
         name = claim_name(pod)
@@ -207,7 +221,8 @@ def allocation_of(claim: Object | None, slices: Sequence[Object], pod: Object) -
     return {"allocation": {"devices": {"results": results}}, "reservedFor": [user]}
 
 
-def _bind(pod: Object, node: str) -> None:
+def _bind(pod: Object, node: str, annotations: Object) -> None:
+    pod["metadata"].setdefault("annotations", {}).update(annotations)
     pod["spec"]["nodeName"] = node
     pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": now()}]
 

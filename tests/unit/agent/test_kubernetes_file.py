@@ -191,3 +191,12 @@ def test_device_claims_need_a_scheduler() -> None:
     assert parse(direct, where=WHERE).device_source is DeviceSource.COUNTED
     with pytest.raises(ClusterFileError, match="device claims are allocated by a scheduler; `binder: direct` has none"):
         parse(f"{direct}devices: {{source: slices}}\n", where=WHERE)
+
+
+def test_hami_has_a_scheduler_of_its_own() -> None:
+    usual = "cluster: north\nbackend: kubernetes\n"
+    assert parse(usual, where=WHERE).style.hami_scheduler == "hami-scheduler"
+    found = parse(f'{usual}devices: {{source: hami, hami_scheduler: ""}}\n', where=WHERE)
+    assert (found.device_source, found.style.hami_scheduler) == (DeviceSource.HAMI, "")
+    with pytest.raises(ClusterFileError, match="HAMi's scheduler gives its devices"):
+        parse(f"{usual}binder: direct\ndevices: {{source: hami}}\n", where=WHERE)

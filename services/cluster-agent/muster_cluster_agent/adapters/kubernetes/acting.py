@@ -114,12 +114,14 @@ class Acting:
             wrong = await self._prerequisites.namespace(plan)
             if wrong is not None:
                 return wrong
-            manifests.check_devices(plan, self._style)
+            by_hami = self._cache.nodes.by_hami(plan.node) is not None
+            manifests.check_devices(plan, self._style, by_hami=by_hami)
             root_uid = await self._prerequisites.prepare(plan)
-            wrong = await self.claims.ensure(plan, root_uid)
+            wrong = None if by_hami else await self.claims.ensure(plan, root_uid)
             if wrong is not None:
                 return wrong
-            body = manifests.pod(self._owner, plan, self._style, root_uid, addresses_of(plan, self._style.urls))
+            addresses = addresses_of(plan, self._style.urls)
+            body = manifests.pod(self._owner, plan, self._style, root_uid, addresses, by_hami=by_hami)
             self._unseen[plan.name] = UnseenPod(plan, time.monotonic())  # until it is known whether the pod is there
             answer = await self._pod(plan, body)
         except InvalidCommand as error:

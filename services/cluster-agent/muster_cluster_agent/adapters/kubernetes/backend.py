@@ -44,6 +44,7 @@ from muster_cluster_agent.domain.actions import (
 from muster_cluster_agent.domain.findings import Finding
 from muster_cluster_agent.domain.fleet import Fleet, Identity, Mig, Profile
 from muster_cluster_agent.domain.kubernetes import marks
+from muster_cluster_agent.domain.kubernetes.abilities import abilities
 from muster_cluster_agent.domain.kubernetes.lines import StopRequest
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.observing import VANISHED
@@ -181,9 +182,9 @@ class KubernetesBackend:
 
     async def fleet(self) -> Fleet:
         """The nodes of now, and what the cluster can do."""
-        identity = Identity.UUID if self._cache.devices.found else Identity.ANONYMOUS
-        profile = replace(self._profile, identity=identity, names_objects=self._cache.objects.known)
-        return Fleet(profile, self._cache.nodes.report(), self._cache.objects.report())
+        nodes, claims, shared = self._cache.nodes.report(), self._cache.devices.found, self._cache.nodes.shared()
+        profile = abilities(self._profile, nodes, claims=claims, shared=shared)
+        return Fleet(replace(profile, names_objects=self._cache.objects.known), nodes, self._cache.objects.report())
 
     async def nodes(self) -> Mapping[str, NodeView]:
         """The nodes as reconciling needs them."""
@@ -337,7 +338,7 @@ class KubernetesBackend:
             await self._acting.clear(pod)
         elif asked is not None and pod.deleted_at is None and not pod.terminal:  # the answer to its deletion was lost
             await self._acting.end(pod, asked)
-        elif self._cache.devices.differs(pod) and pod.deleted_at is None and not pod.terminal:
+        elif self._cache.differs(pod) and pod.deleted_at is None and not pod.terminal:
             await self._acting.end(pod, StopRequest(DEVICES_DIFFER))
         else:
             await self._starts.look(pod, now)

@@ -20,7 +20,7 @@ from muster_cluster_agent.adapters.kubernetes.list_watch import Follower, Kind
 from muster_cluster_agent.adapters.kubernetes.node_cache import NodeCache
 from muster_cluster_agent.adapters.kubernetes.objects import ProjectObjects
 from muster_cluster_agent.domain import usage
-from muster_cluster_agent.domain.kubernetes import lines, marks, substates
+from muster_cluster_agent.domain.kubernetes import hami, lines, marks, substates
 from muster_cluster_agent.domain.kubernetes.device_slices import DeviceNames
 from muster_cluster_agent.domain.kubernetes.lines import StopRequest
 from muster_cluster_agent.domain.kubernetes.marks import Owner
@@ -28,7 +28,7 @@ from muster_cluster_agent.domain.kubernetes.nodes import Counting, DeviceSource,
 from muster_cluster_agent.domain.kubernetes.observing import observed
 from muster_cluster_agent.domain.kubernetes.pods import Pod, pod_of
 from muster_cluster_agent.domain.kubernetes.roots import Namespace, Root, WorkloadRoot, namespace_of, root_of
-from muster_cluster_agent.domain.model import NodeView, Observed, RunKey, Share
+from muster_cluster_agent.domain.model import NodeView, Observed, RunKey
 from muster_cluster_agent.ports import Changed
 
 _FLEET_SECONDS: Final = 1.0  # at most one inventory a second, however many pods of others change
@@ -167,14 +167,29 @@ class Cache:
         # Before a container of it ran, another boot of its node is no evidence: it may first start after it.
         node = self.nodes.items.get(pod.replica.node) if pod.replica is not None else None
         boot = self._boots.get(pod.name) or (node.boot if node is not None else "")
-        whole = tuple(Share(device, whole=True) for device in pod.devices)
-        charge = usage.charge(whole, charged_units(pod.amounts.extended, self._counting, node), {})
-        asked, given = self.stops.get(pod.name), self.devices.given(pod)
+        # A pod of HAMi asks for units of the resource as well: they are the devices that it was assigned.
+        units = () if pod.devices else charged_units(pod.amounts.extended, self._counting, node)
+        known = node.hami.devices if node is not None and node.hami is not None else ()
+        charge = usage.charge(pod.shares, units, {device.uuid: device for device in known})
+        asked, given = self.stops.get(pod.name), self._given(pod)
         found = observed(pod, boot=boot, charge=charge, asked=asked, gone_at=gone_at, evidence=evidence, given=given)
         if pod.name in self.vanished:
             return replace(found, lost=True, ready=False)
         start = substates.start_step_of(pod)
         return replace(found, start=start) if substates.is_settled(start, self._clock()) else found
+
+    def _given(self, pod: Pod) -> tuple[str, ...] | None:
+        """Return the UUIDs of the devices that a pod has; None: the cluster has given it none yet."""
+        if pod.part is None:
+            return self.devices.given(pod)
+        here = self.nodes.by_hami(pod.node)
+        return hami.given(pod.allocation, pod.devices, listed=here is not None and bool(here.devices))
+
+    def differs(self, pod: Pod) -> bool:
+        """Return whether the cluster gave a pod fewer or more devices than its replica is charged for."""
+        if pod.part is None:
+            return self.devices.differs(pod)
+        return hami.differs(pod.allocation, pod.devices, bound=bool(pod.node))
 
     def pods_of(self, workload_id: str) -> list[Pod]:
         """The pods of a workload that are there, by name."""

@@ -16,6 +16,7 @@ from muster_cluster_agent.adapters.kubernetes.cluster_file import KubernetesFile
 from muster_cluster_agent.domain.findings import Finding, error
 from muster_cluster_agent.domain.kubernetes import checking
 from muster_cluster_agent.domain.kubernetes.marks import Owner
+from muster_cluster_agent.domain.kubernetes.nodes import DeviceSource
 from muster_cluster_agent.domain.kubernetes.resources import DEVICE_CLASS
 from muster_cluster_agent.domain.kubernetes.roots import Namespace
 from muster_cluster_agent.errors import BackendError
@@ -120,6 +121,9 @@ class Checks:
         name = self._file.device_names.device_class
         raw = await self._class(DEVICE_CLASS.api, DEVICE_CLASS.plural, name) if apart else None
         for one in checking.device_claims(here, apart, counting, name, there=raw is not None):
+            yield one
+        used = self._file.device_source in {DeviceSource.AUTO, DeviceSource.HAMI}
+        for one in checking.hami_nodes(here, apart, self._cache.nodes.unread(), used=used):
             yield one
 
     async def _trials(self) -> AsyncIterator[Finding]:

@@ -16,6 +16,7 @@ from muster_cluster_agent.adapters.file_reader import KUBERNETES_BACKEND, Reader
 from muster_cluster_agent.adapters.kubernetes.support import ALLOWABLE
 from muster_cluster_agent.domain.kubernetes.device_slices import DeviceNames
 from muster_cluster_agent.domain.kubernetes.extra_containers import Images
+from muster_cluster_agent.domain.kubernetes.hami import SCHEDULER
 from muster_cluster_agent.domain.kubernetes.ingresses import Urls
 from muster_cluster_agent.domain.kubernetes.manifests import Style
 from muster_cluster_agent.domain.kubernetes.nodes import Counting, DeviceSource
@@ -26,7 +27,9 @@ _TOP: Final = frozenset(
     | {"images", "runtime_class", "devices", "tolerate", "pull_secrets", "node_gone_after", "pull_deadline", "rate"}
     | {"allow", "urls", "drain_taints", "service_accounts", "pod_security", "mig_manager"}
 )
-_DEVICES: Final = frozenset({"class", "driver", "memory", "model", "resource", "source", "uuid", "whole"})
+_DEVICES: Final = frozenset(
+    {"class", "driver", "hami_scheduler", "memory", "model", "resource", "source", "uuid", "whole"}
+)
 _IMAGES: Final = frozenset({"git", "notebook", "tensorboard"})
 _URLS: Final = frozenset({"annotations", "class", "domain", "reserved", "tls"})
 _DOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -87,7 +90,7 @@ def parse(text: str, *, where: Path) -> KubernetesFile:
         namespace=reader.get(top, "namespace", "file", values.text, "muster"),
         managed=reader.get(top, "namespaces", "file", values.choice("managed", "listed"), "managed") == "managed",
         pod_security=reader.get(top, "pod_security", "file", values.choice(*_POD_SECURITY), ""),
-        style=_style(reader, top, resource, tolerate),
+        style=_style(reader, top, devices, resource, tolerate),
         counting=Counting(
             resource=resource,
             tolerated=frozenset(one["key"] for one in tolerate if one.get("key")),
@@ -106,6 +109,8 @@ def parse(text: str, *, where: Path) -> KubernetesFile:
         reader.errors.append("file.scheduler: no scheduler looks at a pod with `binder: direct`; leave one of them out")
     if found.style.direct and found.device_source is DeviceSource.SLICES:
         reader.errors.append("devices.source: device claims are allocated by a scheduler; `binder: direct` has none")
+    if found.style.direct and found.device_source is DeviceSource.HAMI:
+        reader.errors.append("devices.source: HAMi's scheduler gives its devices; `binder: direct` uses no scheduler")
     if found.pod_security and not found.managed:
         reader.errors.append("file.pod_security: with `namespaces: listed` label the namespaces yourself")
     if found.context and found.kubeconfig is None:
@@ -117,7 +122,13 @@ def parse(text: str, *, where: Path) -> KubernetesFile:
     return found
 
 
-def _style(reader: Reader, top: Mapping[str, Any], resource: str, tolerate: tuple[Mapping[str, str], ...]) -> Style:
+def _style(
+    reader: Reader,
+    top: Mapping[str, Any],
+    devices: Mapping[str, Any],
+    resource: str,
+    tolerate: tuple[Mapping[str, str], ...],
+) -> Style:
     """Return what the file says of every pod."""
     return Style(
         resource=resource,
@@ -130,6 +141,7 @@ def _style(reader: Reader, top: Mapping[str, Any], resource: str, tolerate: tupl
         images=_images(reader, top),
         urls=_urls(reader, top),
         service_accounts=_accounts(reader, top),
+        hami_scheduler=reader.get(devices, "hami_scheduler", "devices", values.text, SCHEDULER),
     )
 
 

@@ -49,7 +49,7 @@ class DeviceCache:
         changed: Callable[[str], None],
         claimed: Callable[[str], None],
     ) -> None:
-        self._source = source
+        self.source = source
         self._changed = changed
         self._claimed = claimed
         self._slices = Follower(client, _SLICES, lambda raw: slice_of(raw, names), self._slice_changed)
@@ -64,7 +64,7 @@ class DeviceCache:
     @property
     def followers(self) -> tuple[Follower[DeviceSlice | None], Follower[Claim]] | tuple[()]:
         """What is followed."""
-        return () if self._source is DeviceSource.COUNTED else (self._slices, self.claims)
+        return (self._slices, self.claims) if self.source in {DeviceSource.AUTO, DeviceSource.SLICES} else ()
 
     @property
     def known(self) -> bool:
@@ -93,7 +93,7 @@ class DeviceCache:
         """Return the devices of a node; None: it counts them."""
         here = self._devices.get(node) if self.known else None
         if here is None:
-            return ToldApart(()) if self._source is DeviceSource.SLICES else None
+            return ToldApart(()) if self.source in {DeviceSource.SLICES, DeviceSource.HAMI} else None
         return ToldApart(
             devices=device_slices.reported(here),
             foreign=tuple(sorted(each.uuid for each in here.devices if self._foreign.get(each.key))),

@@ -16,8 +16,9 @@ from muster_cluster_agent.adapters.kubernetes.client import Client
 from muster_cluster_agent.adapters.kubernetes.device_cache import DeviceCache
 from muster_cluster_agent.adapters.kubernetes.list_watch import Follower, Kind
 from muster_cluster_agent.domain.fleet import Node
-from muster_cluster_agent.domain.kubernetes import nodes
-from muster_cluster_agent.domain.kubernetes.nodes import Counting, KubernetesNode
+from muster_cluster_agent.domain.kubernetes import hami, nodes
+from muster_cluster_agent.domain.kubernetes.hami import Registered
+from muster_cluster_agent.domain.kubernetes.nodes import Counting, DeviceSource, KubernetesNode, ToldApart
 from muster_cluster_agent.domain.kubernetes.pods import Pod
 from muster_cluster_agent.domain.model import NodeView
 
@@ -64,6 +65,24 @@ class NodeCache:
             if name and name not in self.items and name not in self._gone:
                 self._gone[name] = nodes.without_object(name, now)
 
+    def by_hami(self, name: str) -> Registered | None:
+        """Return what HAMi has registered of a node; None: something else gives its devices."""
+        node = self.items.get(name)
+        read = self._devices.source in {DeviceSource.AUTO, DeviceSource.HAMI} and name not in self._devices.apart()
+        return node.hami if node is not None and read else None
+
+    def shared(self) -> bool:
+        """Return whether HAMi gives the devices of some node."""
+        return any((found := self.by_hami(name)) is not None and found.devices for name in self.items)
+
+    def unread(self) -> frozenset[str]:
+        """Return the nodes with pods of others of which it cannot be read what HAMi gave them."""
+        return frozenset(
+            name
+            for name, others in self._others.items()
+            if any(pod.allocation is not None and pod.allocation.problem for pod in others.values())
+        )
+
     def judge(self, now: float, used: Callable[[], AbstractSet[str]]) -> AbstractSet[str]:
         """Return the names of the nodes that are in another state now.
 
@@ -71,9 +90,7 @@ class NodeCache:
         """
         self.due = False
         known = {**self._gone, **self.items}
-        views = {
-            name: nodes.view(node, now, self._counting, self._devices.usable(name)) for name, node in known.items()
-        }
+        views = {name: nodes.view(node, now, self._counting, self._usable(name)) for name, node in known.items()}
         if views == self.views:
             return frozenset()
         changed = {name for name, view in views.items() if self.views.get(name) != view}
@@ -90,7 +107,7 @@ class NodeCache:
                 self._reported.pop(name, None)
             else:
                 others, drained_by = self._others.get(name, {}).values(), self._drained_by.get(name)
-                apart = self._devices.told_apart(name)
+                apart = self._told_apart(name)
                 self._reported[name] = nodes.reported(node, others, self._counting, drained_by, apart)
         self._stale.clear()
         return tuple(self._reported[name] for name in sorted(self._reported))
@@ -99,7 +116,22 @@ class NodeCache:
         """Return a node as it is reported, of its JSON, with what others hold of it as far as that is known."""
         node = nodes.node_of(raw)
         others, drained_by = self._others.get(node.name, {}).values(), self._drained_by.get(node.name)
-        return nodes.reported(node, others, self._counting, drained_by)
+        return nodes.reported(node, others, self._counting, drained_by, self._told_apart(node.name))
+
+    def _usable(self, name: str) -> frozenset[str]:
+        """Return the UUIDs of the devices of a node that a replica may have."""
+        found = self.by_hami(name)
+        if found is None:
+            return self._devices.usable(name)
+        return frozenset(device.uuid for device in found.devices if device.healthy)
+
+    def _told_apart(self, name: str) -> ToldApart | None:
+        """Return the devices of a node; None: it counts them."""
+        found = self.by_hami(name)
+        if found is None:
+            return self._devices.told_apart(name)
+        others = (pod.allocation for pod in self._others.get(name, {}).values())
+        return ToldApart(found.devices, hami.foreign(found, others))
 
     def note_other(self, key: str, old: Pod | None, new: Pod | None) -> None:
         """Note what a pod that is not Muster's holds of a node now; None: nothing."""
@@ -109,7 +141,7 @@ class NodeCache:
             if not found:
                 self._others.pop(old.node, None)
             self._report_again(old.node)
-        if new is not None and (old is None or (old.node, old.amounts) != (new.node, new.amounts)):
+        if new is not None and (old is None or _held(old) != _held(new)):
             self._others[new.node][key] = new
             self._report_again(new.node)
 
@@ -137,3 +169,8 @@ class NodeCache:
     def _report_again(self, name: str) -> None:
         self._stale.add(name)
         self._changed()
+
+
+def _held(pod: Pod) -> tuple[object, ...]:
+    """Return what a pod of others holds, and where."""
+    return pod.node, pod.amounts, pod.allocation

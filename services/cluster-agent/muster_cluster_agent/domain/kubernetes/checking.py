@@ -5,11 +5,12 @@ Called by `muster clusters check` through the agent. Pure: `adapters/kubernetes/
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from muster_cluster_agent.domain.findings import Finding, error, ok, warning
 from muster_cluster_agent.domain.kubernetes.device_slices import NodeDevices
+from muster_cluster_agent.domain.kubernetes.hami import ALLOCATED, REGISTERED
 from muster_cluster_agent.domain.kubernetes.manifests import MAIN, Style, classes_of
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.nodes import Counting, KubernetesNode, device_units, is_shared, product_of
@@ -123,10 +124,11 @@ def nodes(found: Iterable[KubernetesNode], counting: Counting, apart: Mapping[st
     apart: the devices of nodes whose drivers list them.
     """
     here = list(found)
+    told = {*apart, *(one.name for one in here if one.hami is not None)}
     counts = {one.name: dict(one.allocatable.extended).get(counting.resource, 0) for one in here}
-    counts = {name: 0 if name in apart else count for name, count in counts.items()}
-    labelled = {one.name for one in here if product_of(one) and one.name not in apart}
-    shared = {one.name for one in here if is_shared(one) and one.name not in apart}
+    counts = {name: 0 if name in told else count for name, count in counts.items()}
+    labelled = {one.name for one in here if product_of(one) and one.name not in told}
+    shared = {one.name for one in here if is_shared(one) and one.name not in told}
     if not here:
         yield error("nodes", "the cluster has no nodes")
         return
@@ -189,6 +191,44 @@ def device_claims(
         )
     if there:
         yield ok(subject, f"{_some(sorted(apart))} {_has([*apart])} devices of class {device_class}")
+
+
+def hami_nodes(
+    found: Iterable[KubernetesNode], apart: Mapping[str, NodeDevices], unread: Collection[str], *, used: bool
+) -> Iterable[Finding]:
+    """Nodes that HAMi has registered.
+
+    unread: nodes with pods of others of which it cannot be read what HAMi gave them. used: whether the cluster file
+    lets HAMi give devices.
+    """
+    subject = "hami"
+    here = {one.name: one.hami for one in found if one.hami is not None and one.name not in apart}
+    if here and not used:
+        yield warning(
+            subject,
+            f"{_some(sorted(here))} {_is([*here])} reported without GPUs: HAMi splits the cards, and the cluster file "
+            "lets it give none; set `source: auto` of `devices` and `binder: pinned`",
+        )
+        return
+    for name, one in sorted(here.items()):
+        if one.problem:
+            yield error(
+                subject, f"the annotation {REGISTERED} of node {name} cannot be read ({one.problem}): check its plugin"
+            )
+    partly = sorted(name for name, one in here.items() if one.parts)
+    if partly:
+        yield warning(subject, f"{_some(partly)} {_has(partly)} cards that HAMi splits by MIG, which are left out")
+    odd = sorted({*unread} & {*here})
+    if odd:
+        yield warning(
+            subject,
+            f"{_some(odd)} {_has(odd)} pods whose annotation {ALLOCATED} cannot be read: no device is given out there "
+            "while they run",
+        )
+    cards = sum(len(one.devices) for one in here.values())
+    if cards:
+        names = sorted(name for name, one in here.items() if one.devices)
+        yield ok(subject, f"{_some(names)} {_has(names)} {cards} devices, which HAMi gives whole and in parts")
 
 
 def trial_pod(owner: Owner, namespace: str, style: Style) -> Manifest:

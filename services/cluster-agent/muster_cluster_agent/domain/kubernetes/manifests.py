@@ -10,14 +10,14 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
 
 from muster_cluster_agent.domain.container import Container, Security
 from muster_cluster_agent.domain.environment import counted, described, identity
-from muster_cluster_agent.domain.kubernetes import extra_containers, marks, storage
+from muster_cluster_agent.domain.kubernetes import extra_containers, hami, marks, storage
 from muster_cluster_agent.domain.kubernetes.extra_containers import Images
 from muster_cluster_agent.domain.kubernetes.ingresses import Urls
 from muster_cluster_agent.domain.kubernetes.marks import Owner
@@ -53,6 +53,7 @@ class Style:
     resource: the extended resource whose units are GPUs. tolerate: tolerations as the API has them. direct: a pod names
     its node itself, so that no scheduler of the cluster looks at it. images: those that the cluster gives. urls: how
     workloads are reached from outside. service_accounts: by project; pods of other projects have the default one.
+    hami_scheduler: of pods whose devices HAMi gives; empty: that of every pod, or the one that HAMi's webhook sets.
     """
 
     resource: str = "nvidia.com/gpu"
@@ -65,6 +66,7 @@ class Style:
     images: Images = field(default_factory=Images)
     urls: Urls = field(default_factory=Urls)
     service_accounts: tuple[tuple[str, str], ...] = ()
+    hami_scheduler: str = hami.SCHEDULER
 
 
 def classes_of(style: Style) -> Manifest:
@@ -81,21 +83,32 @@ def owned_by(root: str, uid: str) -> Manifest:
     return {"apiVersion": "v1", "kind": "ConfigMap", "name": root, "uid": uid, "controller": True}
 
 
-def pod(owner: Owner, plan: ReplicaPlan, style: Style, root_uid: str, addresses: tuple[str, ...] = ()) -> Manifest:
+def pod(
+    owner: Owner,
+    plan: ReplicaPlan,
+    style: Style,
+    root_uid: str,
+    addresses: tuple[str, ...] = (),
+    *,
+    by_hami: bool = False,
+) -> Manifest:
     """The pod of a replica, in its project's namespace. Raises InvalidCommand where none can be made of the plan.
 
-    addresses: where its workload is reached.
+    addresses: where its workload is reached. by_hami: its devices are given by HAMi, and by a claim otherwise.
     """
     container = plan.container_or_empty
     if not container.image:
         raise InvalidCommand("it names no image, and a pod is made of one; set `image`")
+    if by_hami and plan.shares and style.hami_scheduler:
+        style = replace(style, scheduler=style.hami_scheduler)
     labels = {**_safe(container.labels), **marks.replica_labels(owner, plan.project, plan)}
     annotations = {
-        **_safe(container.annotations),
+        **_safe(hami.without_choices(container.annotations)),
         marks.PATTERN: plan.pattern.value,
         marks.NAME: plan.workload,
         **({marks.ADDRESS: ",".join(addresses)} if addresses else {}),
         **({marks.DEVICES: json.dumps([share.device for share in plan.shares])} if plan.shares else {}),
+        **(_choices(plan) if by_hami and plan.shares else {}),
         "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
         "karpenter.sh/do-not-disrupt": "true",
     }
@@ -110,14 +123,19 @@ def pod(owner: Owner, plan: ReplicaPlan, style: Style, root_uid: str, addresses:
             "finalizers": [marks.GONE],
             "ownerReferences": [owned_by(plan.gang, root_uid)],
         },
-        "spec": _pod_spec(plan, container, style),
+        "spec": _pod_spec(plan, container, style, by_hami=by_hami),
     }
     annotations[marks.SPEC] = digest_of(made)
     return made
 
 
-def check_devices(plan: ReplicaPlan, style: Style) -> None:
-    """Raise InvalidCommand for devices that a claim cannot give."""
+def check_devices(plan: ReplicaPlan, style: Style, *, by_hami: bool) -> None:
+    """Raise InvalidCommand for devices that HAMi, or else a claim, cannot give."""
+    if by_hami:
+        problem = hami.problem_of(plan.shares, plan.node)
+        if problem:
+            raise InvalidCommand(problem)
+        return
     if plan.shares and style.direct:
         raise InvalidCommand(
             f"node {plan.node} gives out devices by device claims, which the cluster's scheduler allocates; "
@@ -128,6 +146,14 @@ def check_devices(plan: ReplicaPlan, style: Style) -> None:
         raise InvalidCommand(f"device {parts[0]} of node {plan.node} is given by a device claim, and only as a whole")
 
 
+def _choices(plan: ReplicaPlan) -> dict[str, str]:
+    """Return the annotations by which HAMi gives exactly the assigned devices, and by which Muster knows how much."""
+    return {
+        hami.CHOSEN: ",".join(share.device for share in plan.shares),
+        marks.PART: hami.text_of(hami.part_of(plan.shares)),
+    }
+
+
 def digest_of(manifest: Manifest) -> str:
     """A digest of what was asked for; a root's own uid is left out, since it changes where a root is made again."""
     metadata = {key: value for key, value in manifest["metadata"].items() if key != "ownerReferences"}
@@ -135,8 +161,9 @@ def digest_of(manifest: Manifest) -> str:
     return hashlib.sha256(text).hexdigest()[:32]
 
 
-def _pod_spec(plan: ReplicaPlan, container: Container, style: Style) -> Manifest:
+def _pod_spec(plan: ReplicaPlan, container: Container, style: Style, *, by_hami: bool) -> Manifest:
     start = start_of(plan)
+    claims = plan.shares and not by_hami
     volumes = [*_volumes(plan, container, start)]
     mounts = [mount for _, mount in volumes]
     secrets = dict.fromkeys((*container.pull_secrets, *style.pull_secrets))
@@ -149,14 +176,14 @@ def _pod_spec(plan: ReplicaPlan, container: Container, style: Style) -> Manifest
         "subdomain": plan.gang,
         **_binding(plan.node, direct=style.direct),
         "tolerations": [*style.tolerate, *_PATIENT],
-        "containers": [_main(plan, container, start, style, mounts)],
+        "containers": [_main(plan, container, start, style, mounts, by_hami=by_hami)],
     }
     named = {
         "initContainers": _init_containers(plan, container, style, mounts),
         **classes_of(style),
         "serviceAccountName": dict(style.service_accounts).get(plan.project, ""),
         "imagePullSecrets": [{"name": name} for name in secrets],
-        "resourceClaims": [{"name": _DEVICES, "resourceClaimName": plan.name}] if plan.shares else [],
+        "resourceClaims": [{"name": _DEVICES, "resourceClaimName": plan.name}] if claims else [],
         "securityContext": _pod_security(container),
         "hostIPC": container.host_ipc,
         "hostNetwork": container.host_network,
@@ -201,7 +228,15 @@ def _volumes(plan: ReplicaPlan, container: Container, start: Start) -> Iterable[
         yield {"name": name, **sources[each]}, mount if each is Mount.SSH else {**mount, "readOnly": True}
 
 
-def _main(plan: ReplicaPlan, container: Container, start: Start, style: Style, mounts: Sequence[Manifest]) -> Manifest:
+def _main(
+    plan: ReplicaPlan,
+    container: Container,
+    start: Start,
+    style: Style,
+    mounts: Sequence[Manifest],
+    *,
+    by_hami: bool,
+) -> Manifest:
     env = _variables(plan, container, start, style)
     blocks = storage.blocks_of(plan)
     secrets = {one.name: (one.secret, one.key) for one in container.secrets}
@@ -223,7 +258,7 @@ def _main(plan: ReplicaPlan, container: Container, start: Start, style: Style, m
     named = {
         "imagePullPolicy": container.pull_policy,
         "workingDir": plan.working_dir,
-        "resources": _resources(plan, container, style),
+        "resources": _resources(plan, container, style, by_hami=by_hami),
         "securityContext": _container_security(container.security),
         "tty": container.tty,
         "stdin": container.stdin,
@@ -314,10 +349,12 @@ def _units(plan: ReplicaPlan, style: Style) -> Slots:
     return tuple((resource or style.resource, count) for resource, count in plan.slots)
 
 
-def _resources(plan: ReplicaPlan, container: Container, style: Style) -> Manifest:
+def _resources(plan: ReplicaPlan, container: Container, style: Style, *, by_hami: bool) -> Manifest:
     """Return its requests and limits, with its devices and other extended resources."""
     units = {name: str(count) for name, count in container.extended}
     units |= {resource: str(count) for resource, count in _units(plan, style)}
+    if by_hami and plan.shares:
+        return _amounts(plan, units | hami.units_of(plan.shares, style.resource))
     claims = {"claims": [{"name": _DEVICES}]} if plan.shares else {}
     return {**_amounts(plan, units), **claims}
 

@@ -14,7 +14,9 @@ from functools import lru_cache
 from typing import Any, Final
 
 from muster_cluster_agent.domain.fleet import Device, Foreign, Node, NodeState, SlotGroup, Taint
+from muster_cluster_agent.domain.kubernetes import hami
 from muster_cluster_agent.domain.kubernetes.amounts import Amounts, quantities
+from muster_cluster_agent.domain.kubernetes.hami import Registered
 from muster_cluster_agent.domain.kubernetes.pods import Pod, moment
 from muster_cluster_agent.domain.model import NodeHealth, NodeView, Slots
 from muster_kernel.cards import card_of
@@ -40,7 +42,7 @@ class KubernetesNode:
 
     silent_since: since when it has not been Ready; None: it is. tainted_at: when taints were added, where the cluster
     says so, by their keys. Times in seconds since 1970. single: the MIG profile of each device under the plugin's
-    strategy `single`.
+    strategy `single`. hami: what HAMi has registered of it; None: it is no HAMi node.
     """
 
     name: str
@@ -55,16 +57,18 @@ class KubernetesNode:
     out_of_service: bool = False
     tainted_at: tuple[tuple[str, float], ...] = ()
     single: str = ""
+    hami: Registered | None = None
 
 
 class DeviceSource(StrEnum):
     """What tells of a node's devices; the values are the words of the cluster file.
 
-    AUTO: ResourceSlices on nodes that have some, else labels and allocatable resources.
+    AUTO: ResourceSlices on nodes that have some, else HAMi's annotation, else labels and allocatable resources.
     """
 
     AUTO = "auto"
     SLICES = "slices"
+    HAMI = "hami"
     COUNTED = "counted"
 
 
@@ -100,7 +104,8 @@ def node_of(raw: Json) -> KubernetesNode:
     ready: Json = next((one for one in status.get("conditions") or () if one["type"] == "Ready"), {})
     taints = tuple(Taint(one["key"], one.get("value", ""), one["effect"]) for one in spec.get("taints") or ())
     found = quantities(status.get("allocatable") or {})
-    deadline = (metadata.get("annotations") or {}).get(DRAIN_DEADLINE)
+    annotations = metadata.get("annotations") or {}
+    deadline = annotations.get(DRAIN_DEADLINE)
     return KubernetesNode(
         name=metadata["name"],
         uid=metadata["uid"],
@@ -116,6 +121,7 @@ def node_of(raw: Json) -> KubernetesNode:
             found.pop("cpu", 0), found.pop("memory", 0), tuple(sorted((n, a) for n, a in found.items() if a))
         ),
         out_of_service=any(one.key == OUT_OF_SERVICE for one in taints),
+        hami=hami.registered(annotations[hami.REGISTERED]) if hami.REGISTERED in annotations else None,
         single=profile_of((metadata.get("labels") or {}).get(_PRODUCT, "").partition(_SINGLE)[2]),
         tainted_at=tuple((one["key"], at) for one in spec.get("taints") or () if (at := moment(one.get("timeAdded")))),
     )
@@ -145,7 +151,9 @@ def reported(
     apart: its devices, where the cluster tells them apart.
     """
     deadline = min((at for at in (node.drain_deadline, drained_by) if at is not None), default=None)
-    slots = () if apart is not None or is_shared(node) else slots_of(node, counting)
+    # HAMi makes several units of each card: none of them is a whole device.
+    split = is_shared(node) or node.hami is not None
+    slots = () if apart is not None or split else slots_of(node, counting)
     foreign = _foreign([pod.amounts for pod in others], counting)
     if apart is not None:
         foreign = replace(foreign, devices=apart.foreign, slots=())

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from muster_cluster_agent.domain.kubernetes import marks
+from muster_cluster_agent.domain.kubernetes import hami, marks
 from muster_cluster_agent.domain.kubernetes.amounts import Amounts, amounts_of
+from muster_cluster_agent.domain.kubernetes.hami import Allocation, Part
 from muster_cluster_agent.domain.kubernetes.marks import Owner
-from muster_cluster_agent.domain.model import Pattern, ReplicaKey
+from muster_cluster_agent.domain.model import Pattern, ReplicaKey, Share
 
 Json = Mapping[str, Any]
 _PATTERNS: Final = frozenset(Pattern)  # an annotation is anybody's to edit
@@ -57,8 +58,9 @@ class Pod:
     """A pod. replica None: it is not one of this agent's. Times in seconds since 1970.
 
     deleted_at: when its deletion was asked for. forced: it has no grace left. finalizers: of Muster's own pods.
-    addresses: those of its workload. serving: they lead to it. ip, ports: its own. devices: UUIDs of what its device
-    claim is for.
+    addresses: those of its workload. serving: they lead to it. ip, ports: its own. devices: UUIDs of what it was
+    assigned. part: what it has of each of them where HAMi gives them; None: a claim gives them. allocation: what HAMi
+    gave it; None: nothing.
     """
 
     name: str
@@ -86,6 +88,13 @@ class Pod:
     ip: str = ""
     ports: tuple[int, ...] = ()
     devices: tuple[str, ...] = ()
+    part: Part | None = None
+    allocation: Allocation | None = None
+
+    @property
+    def shares(self) -> tuple[Share, ...]:
+        """What it was assigned of its devices."""
+        return (self.part or Part()).shares(self.devices)
 
     @property
     def key(self) -> str:
@@ -105,6 +114,7 @@ class Pod:
 def pod_of(raw: Json, owner: Owner) -> Pod:
     """A pod of its JSON. Raises ValueError, KeyError or TypeError for one that is not whole."""
     metadata, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
+    annotations = metadata.get("annotations") or {}
     base: dict[str, Any] = {
         "name": metadata["name"],
         "namespace": metadata.get("namespace", ""),
@@ -113,11 +123,11 @@ def pod_of(raw: Json, owner: Owner) -> Pod:
         "node": spec.get("nodeName", ""),
         "phase": status.get("phase", ""),
         "amounts": amounts_of(spec),
+        "allocation": hami.allocation(annotations[hami.ALLOCATED]) if hami.ALLOCATED in annotations else None,
     }
     labels = metadata.get("labels") or {}
     if not owner.has(labels):
         return Pod(**base)
-    annotations = metadata.get("annotations") or {}
     lasting = {one["name"] for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"}
     return Pod(
         **base,
@@ -143,6 +153,7 @@ def pod_of(raw: Json, owner: Owner) -> Pod:
         ip=status.get("podIP", ""),
         ports=tuple(port["containerPort"] for port in spec["containers"][0].get("ports") or ()),
         devices=_devices(annotations.get(marks.DEVICES, "")),
+        part=hami.part_in(annotations.get(marks.PART, "")),
     )
 
 
