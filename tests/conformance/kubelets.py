@@ -18,6 +18,7 @@ from typing import Any, Final
 import aiohttp
 
 from tests.conformance import drivers, programs
+from tests.support import hami
 from tests.support.fake_kubelet import binding, node_info, now, pinned_to, words_of
 from tests.support.kubernetes import session_with
 
@@ -53,6 +54,7 @@ class Kubelets:
         self.unbound: dict[str, Object] = {}  # by node: the condition of pods that are not bound to it
         self.complaints: list[str] = []
         self.drivers = drivers.Drivers(self.call)
+        self.instead: dict[str, list[str] | None] = {}  # by node of HAMi: what it gives; None: what is asked for
         self._ends: dict[str, int] = {}  # by pod: with what it is to end
         self._killed_at: dict[str, float] = {}  # by path: when the grace of a pod that does not listen is over
         self._ended_at_boot: set[str] = set()  # pods that a reboot has ended
@@ -69,6 +71,12 @@ class Kubelets:
         amounts = {"cpu": "64", "memory": "64Gi", "pods": "250", "nvidia.com/gpu": str(gpus)}
         status = {"allocatable": amounts, "capacity": amounts, "nodeInfo": node_info(f"{name}-boot-1")}
         await self.set_node(name, {"status": {**status, "conditions": [_ready(yes=True)]}})
+
+    async def register(self, node: str, text: str) -> None:
+        """HAMi's device plugin registers the devices of a node, and HAMi's scheduler binds its pods from now on."""
+        self.instead.setdefault(node, None)
+        said = {"metadata": {"annotations": {hami.REGISTERED: text}}}
+        await self.call("PATCH", f"/api/v1/nodes/{node}", said, content=MERGE)
 
     async def set_node(self, name: str, change: Object) -> None:
         """Changes a node, its status too."""
@@ -230,6 +238,8 @@ class Kubelets:
                 await self._status(path, {"conditions": [self.unbound[node]]})
             return
         await self.drivers.allocate(path, pod)
+        if node in self.instead and (given := hami.given(pod, self.instead[node])):
+            await self.call("PATCH", path, {"metadata": {"annotations": given}}, content=MERGE)
         await self.call("POST", f"{path}/binding", binding(pod["metadata"]["name"], node))
 
     async def _start(self, path: str, pod: Object, *, deleting: bool) -> None:

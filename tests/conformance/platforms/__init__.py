@@ -20,6 +20,7 @@ class Capability(StrEnum):
     ADMISSION = "an admission that denies or changes"
     CARDS = "devices that are told apart"
     DEVICE_CLAIMS = "devices that a driver lists and claims hold"
+    HAMI = "devices that HAMi shares"
     FROZEN_NODES = "nodes that fall silent and come back with what ran"
     REBOOTS = "nodes that start again"
     SHARED_FOLDER = "a folder that outlives a run without a volume"

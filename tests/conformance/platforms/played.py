@@ -35,7 +35,7 @@ class Played(Platform):
 
     capabilities: ClassVar = frozenset(
         {Capability.CONTAINERS, Capability.FROZEN_NODES, Capability.REBOOTS, Capability.OWN_SIGNALS}
-        | {Capability.LAYOUTS, Capability.DEVICE_CLAIMS}
+        | {Capability.LAYOUTS, Capability.DEVICE_CLAIMS, Capability.HAMI}
     )
     gone = "containers-terminated"
     scheduler = ""
