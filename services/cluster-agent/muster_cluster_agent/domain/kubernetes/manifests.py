@@ -17,7 +17,7 @@ import msgspec
 
 from muster_cluster_agent.domain.container import Container, Security
 from muster_cluster_agent.domain.environment import counted, described, identity
-from muster_cluster_agent.domain.kubernetes import extra_containers, hami, marks, storage
+from muster_cluster_agent.domain.kubernetes import extra_containers, hami, marks, pod_resources, storage
 from muster_cluster_agent.domain.kubernetes.extra_containers import Images
 from muster_cluster_agent.domain.kubernetes.ingresses import Urls
 from muster_cluster_agent.domain.kubernetes.marks import Owner
@@ -25,7 +25,7 @@ from muster_cluster_agent.domain.kubernetes.names import credentials_name, hosts
 from muster_cluster_agent.domain.kubernetes.programs import programs_name
 from muster_cluster_agent.domain.kubernetes.resources import Manifest
 from muster_cluster_agent.domain.kubernetes.starts import Mount, Start, start_of
-from muster_cluster_agent.domain.model import Pattern, Slots
+from muster_cluster_agent.domain.model import Pattern
 from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan
 from muster_cluster_agent.domain.storage import ExistingClaim, NewClaim
 
@@ -38,7 +38,6 @@ _SSH_BYTES: Final = "1Mi"
 _READABLE: Final = 0o444  # by any user: it depends on the image
 _VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 _DRAIN_SECONDS: Final = 5
-_DEVICES: Final = "devices"  # the name that a pod gives its device claim
 # The node controller must not end what a silent node may still run: architecture rule 7 decides about that.
 _PATIENT: Final = tuple(
     {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute"}
@@ -183,7 +182,7 @@ def _pod_spec(plan: ReplicaPlan, container: Container, style: Style, *, by_hami:
         **classes_of(style),
         "serviceAccountName": dict(style.service_accounts).get(plan.project, ""),
         "imagePullSecrets": [{"name": name} for name in secrets],
-        "resourceClaims": [{"name": _DEVICES, "resourceClaimName": plan.name}] if claims else [],
+        "resourceClaims": [{"name": pod_resources.DEVICES, "resourceClaimName": plan.name}] if claims else [],
         "securityContext": _pod_security(container),
         "hostIPC": container.host_ipc,
         "hostNetwork": container.host_network,
@@ -258,7 +257,7 @@ def _main(
     named = {
         "imagePullPolicy": container.pull_policy,
         "workingDir": plan.working_dir,
-        "resources": _resources(plan, container, style, by_hami=by_hami),
+        "resources": pod_resources.resources_of(plan, container, style.resource, by_hami=by_hami),
         "securityContext": _container_security(container.security),
         "tty": container.tty,
         "stdin": container.stdin,
@@ -278,7 +277,10 @@ def _init_containers(
     plan: ReplicaPlan, container: Container, style: Style, mounts: Sequence[Manifest]
 ) -> list[Manifest]:
     """Those that run before it or with it. One that runs before asks for as much, but for no device."""
-    common = {"resources": _amounts(plan, {}), "securityContext": _container_security(container.security)}
+    common = {
+        "resources": pod_resources.amounts_of(plan, {}),
+        "securityContext": _container_security(container.security),
+    }
     blocks = storage.blocks_of(plan)
     folders = [mount for mount in mounts if mount["name"] not in blocks]
     return extra_containers.containers_of(
@@ -297,7 +299,7 @@ def _variables(plan: ReplicaPlan, container: Container, start: Start, style: Sty
     if plan.ports:
         ports["PORT"] = str(plan.ports[0])
     named: list[dict[str, object]] = [described(share) for share in plan.shares]
-    devices = {"MUSTER_DEVICES": json.dumps([*named, *counted(_units(plan, style))])}
+    devices = {"MUSTER_DEVICES": json.dumps([*named, *counted(pod_resources.units_of(plan, style.resource))])}
     hidden = {} if plan.slots or plan.shares else {_VISIBLE: "void"}
     home = {"HOME": container.home} if container.home else {}
     return {**home, **said, **identity(plan), **devices, **hidden, **ports, **start.env}
@@ -342,41 +344,6 @@ def _expanded(word: str, env: Mapping[str, str], secrets: Collection[str]) -> st
         return env[match[1]].replace("$", "$$") if match[1] in env else f"${{{match[1]}}}"
 
     return _MARKED.sub(value, word)
-
-
-def _units(plan: ReplicaPlan, style: Style) -> Slots:
-    """Return the units of resources by which the cluster counts its devices."""
-    return tuple((resource or style.resource, count) for resource, count in plan.slots)
-
-
-def _resources(plan: ReplicaPlan, container: Container, style: Style, *, by_hami: bool) -> Manifest:
-    """Return its requests and limits, with its devices and other extended resources."""
-    units = {name: str(count) for name, count in container.extended}
-    units |= {resource: str(count) for resource, count in _units(plan, style)}
-    if by_hami and plan.shares:
-        return _amounts(plan, units | hami.units_of(plan.shares, style.resource))
-    claims = {"claims": [{"name": _DEVICES}]} if plan.shares else {}
-    return {**_amounts(plan, units), **claims}
-
-
-def _amounts(plan: ReplicaPlan, units: Mapping[str, str]) -> Manifest:
-    """Return requests and limits. units: of extended resources, which are both at once, as the API wants them."""
-    limits = plan.limits
-    requests = {"cpu": _milli(limits.cpu), "memory": _bytes(limits.memory)}
-    most = {"cpu": _milli(limits.cpu_limit), "memory": _bytes(limits.memory_limit)}
-    found = {
-        "requests": {**{name: text for name, text in requests.items() if text}, **units},
-        "limits": {**{name: text for name, text in most.items() if text}, **units},
-    }
-    return {name: amounts for name, amounts in found.items() if amounts}
-
-
-def _milli(cpu: int) -> str:
-    return f"{cpu}m" if cpu else ""
-
-
-def _bytes(memory: int) -> str:
-    return str(memory) if memory else ""
 
 
 def _pod_security(container: Container) -> Manifest:
