@@ -88,7 +88,7 @@ def test_a_pod_refers_to_its_claim_and_sees_what_its_runtime_shows() -> None:
 )
 def test_what_no_claim_can_give_is_refused_with_its_reason(share: Share, style: Style, said: str) -> None:
     with pytest.raises(InvalidCommand, match=said):
-        manifests.check_devices(plan(share), style)
+        manifests.check_devices(plan(share), style, by_hami=False)
 
 
 def test_an_admission_that_takes_the_claim_away_is_a_mutation() -> None:

@@ -168,7 +168,7 @@ def test_users_choose_no_devices_of_hami() -> None:
 )
 def test_what_hami_cannot_give_is_refused_with_its_reason(shares: tuple[Share, ...], words: str) -> None:
     with pytest.raises(InvalidCommand, match=words):
-        manifests.pod(OWNER, plan(*shares), Style(), "root", by_hami=True)
+        manifests.check_devices(plan(*shares), Style(), by_hami=True)
 
 
 def pod_with(annotations: dict[str, str]) -> Pod:
