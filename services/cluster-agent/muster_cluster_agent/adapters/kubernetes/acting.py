@@ -20,6 +20,7 @@ from muster_cluster_agent.adapters.kubernetes.claiming import DeviceClaims
 from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client, Unreachable
 from muster_cluster_agent.adapters.kubernetes.prerequisites import Prerequisites
 from muster_cluster_agent.adapters.kubernetes.recorder import Recorder, path_of
+from muster_cluster_agent.adapters.kubernetes.unseen import UnseenPods
 from muster_cluster_agent.domain.actions import (
     ALREADY,
     DONE,
@@ -61,19 +62,6 @@ class Refused:
     until: float
 
 
-@dataclass(frozen=True, slots=True)
-class UnseenPod:
-    """A replica whose pod was asked for at that moment (monotonic seconds).
-
-    confirmed: the server has it. unwanted: it was to be stopped since.
-    """
-
-    plan: ReplicaPlan
-    at: float
-    confirmed: bool = False
-    unwanted: bool = False
-
-
 class Acting:
     """The actions on one cluster. clock: seconds since 1970."""
 
@@ -95,11 +83,10 @@ class Acting:
         self._style = style
         self._prerequisites = prerequisites
         self._clock = clock
-        self._unseen: dict[str, UnseenPod] = {}
-        self._under_way: set[str] = set()  # replicas whose pods are being asked for now
+        self._unseen = UnseenPods(cache, clock)
         self._closed: OrderedDict[str, RunKey] = OrderedDict()  # workloads of which runs are over, of the last ones
         self._refused: dict[str, Refused] = {}
-        self.claims = DeviceClaims(client, cache, owner, names, self._is_being_made)
+        self.claims = DeviceClaims(client, cache, owner, names, self._unseen.is_being_made)
         self._withdrawn: dict[str, Answer] = {}  # pods that Muster takes back, until it is certain that they do not run
 
     async def create(self, action: Create) -> Answer:
@@ -109,7 +96,7 @@ class Acting:
         if known is not None:
             return known
         earlier = plan.name in self._unseen  # a call whose answer was lost may still have its effect
-        self._under_way.add(plan.name)
+        self._unseen.begin(plan.name)
         try:
             wrong = await self._prerequisites.namespace(plan)
             if wrong is not None:
@@ -122,7 +109,7 @@ class Acting:
                 return wrong
             addresses = addresses_of(plan, self._style.urls)
             body = manifests.pod(self._owner, plan, self._style, root_uid, addresses, by_hami=by_hami)
-            self._unseen[plan.name] = UnseenPod(plan, time.monotonic())  # until it is known whether the pod is there
+            self._unseen.add(plan)  # until it is known whether the pod is there
             answer = await self._pod(plan, body)
         except InvalidCommand as error:
             return Answer(Outcome.REFUSED, str(error), RefusalCode.UNSUPPORTED)
@@ -133,12 +120,10 @@ class Acting:
         except Unreachable as error:
             return Answer(Outcome.UNKNOWN, str(error))
         finally:
-            self._under_way.discard(plan.name)
-        self._note(plan.name, answer, earlier=earlier)
+            self._unseen.finish(plan.name)
+        if plan.name not in self._withdrawn:
+            self._unseen.note(plan.name, answer, earlier=earlier)
         return answer
-
-    def _is_being_made(self, name: str) -> bool:
-        return name in self._unseen or name in self._under_way
 
     def _known(self, plan: ReplicaPlan) -> Answer | None:
         """What is known of a replica before its pod is asked for; None: it may be made."""
@@ -155,25 +140,9 @@ class Acting:
             return Answer(Outcome.REFUSED, f"node {plan.node} takes nothing: it is {health}")
         return None
 
-    def _note(self, name: str, answer: Answer, *, earlier: bool) -> None:
-        """What an answer says of a pod that was asked for."""
-        made = self._unseen.get(name)
-        if made is None or answer.outcome is Outcome.UNKNOWN or name in self._withdrawn:
-            return
-        if answer.outcome is not Outcome.REFUSED:
-            self._unseen[name] = replace(made, confirmed=True)
-        elif earlier:
-            self._unseen[name] = replace(made, unwanted=True)
-        else:
-            del self._unseen[name]
-
     def unseen(self, workload_id: str | None = None) -> list[Observed]:
         """Replicas whose pods were asked for and are not seen yet: they count as created until it is known."""
-        for name in [name for name in self._unseen if name in self._cache.by_name or name in self._cache.ends]:
-            del self._unseen[name]
-        return [
-            self._as_created(each) for each in self._unseen.values() if workload_id in {None, each.plan.workload_id}
-        ]
+        return self._unseen.replicas(workload_id)
 
     async def resolve_unseen(self) -> None:
         """Looks after pods that were asked for and were never seen. Raises BackendError.
@@ -182,10 +151,9 @@ class Acting:
         call that made it can be under way. One whose call is under way now is left alone: a slow API server gets no
         second call for it.
         """
-        self.unseen()
         late = time.monotonic() - _UNSEEN_SECONDS
-        for each in [*self._unseen.values()]:
-            if each.plan.name in self._under_way:
+        for each in self._unseen.pods():
+            if self._unseen.is_under_way(each.plan.name):
                 continue
             if not each.confirmed and not each.unwanted:
                 await self.create(Create(each.plan))
@@ -198,19 +166,8 @@ class Acting:
             except ApiError as error:
                 if error.status != _NOT_FOUND:
                     raise
-                self._unseen.pop(each.plan.name, None)
+                self._unseen.forget(each.plan.name)
                 self._cache.tell(each.plan.workload_id)
-
-    def _as_created(self, made: UnseenPod) -> Observed:
-        node = self._cache.views().get(made.plan.node)
-        return Observed(
-            *made.plan.identity,
-            boot=node.boot if node is not None else "",
-            pattern=made.plan.pattern,
-            created_at=self._clock(),
-            project=made.plan.project,
-            workload=made.plan.workload,
-        )
 
     async def abandon(self, action: Abandon) -> Answer:
         """Writes a replica down as one that was never started."""
@@ -240,7 +197,7 @@ class Acting:
         if pod is None:
             if action.name not in self._unseen:
                 return ALREADY
-            self._unseen[action.name] = replace(self._unseen[action.name], unwanted=True)
+            self._unseen.give_up(action.name)
             return Answer(Outcome.UNKNOWN, f"it is not known yet whether pod {action.name} is there")
         return await self.end(pod, StopRequest(action.reason, action.grace))
 
