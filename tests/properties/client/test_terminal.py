@@ -90,6 +90,7 @@ RENDERERS: Final[dict[str, Callable[[str], RenderableType]]] = {
     "triggers.fired": lambda text: triggers.fired(filled(triggers_pb2.Firing, text)),
     "triggers.prospect": lambda text: triggers.prospect(filled(triggers_pb2.TestTriggerResponse, text)),
     "wide.workloads": lambda text: wide.workloads([filled(workload_pb2.Workload, text)], NOW),
+    "wide.layout_words": lambda text: wide.layout_words(filled(fleet_pb2.LayoutChange, text)),
     "wide.node": lambda text: wide.node(filled(fleet_pb2.NodeView, text)),
     "why.why_text": lambda text: why.why_text(filled(scheduler_pb2.Explanation, text), NOW),
     "why.blocked_text": lambda text: why.blocked_text(filled(scheduler_pb2.Explanation, text), NOW),
