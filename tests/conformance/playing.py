@@ -27,7 +27,7 @@ from tests.nodes.machine import Node
 from tests.nodes.site import site
 from tests.support.agents import AgentProcess
 from tests.support.fake_api_server import FakeApiServer, api_server
-from tests.support.kubernetes import TOKEN, cluster, scheduler
+from tests.support.kubernetes import SCHEDULER, TOKEN, cluster, scheduler
 
 AT_ONCE: Final = 24
 ALONE_AT_ONCE: Final = 10  # the next agent of a killed one waits for its Lease most of the time
@@ -102,8 +102,11 @@ class Stages:
         await self._stack.aclose()
 
     def _schedule(self) -> str:
-        """The name of the real scheduler, which runs from the first question on; empty: pods are bound as is played."""
-        if self._server is None or self._nodes:
+        """The name of the real scheduler, which runs from the first question on; empty: pods are bound as is played.
+
+        `.ci/run` builds the API server alone; there it is played, too.
+        """
+        if self._server is None or self._nodes or not SCHEDULER.exists():
             return ""
         if not self._scheduled:
             self._scheduled = True

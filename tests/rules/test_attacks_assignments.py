@@ -55,6 +55,9 @@ class Topic:
     async def seek_to_beginning(self, *_partitions: Any) -> None:
         self.at = 0
 
+    def seek(self, _partition: Any, offset: int) -> None:
+        self.at = offset
+
     async def getmany(self, partition: Any, **_options: Any) -> dict[Any, Sequence[Any]]:
         found, self.at = self.records[self.at :], len(self.records)
         return {partition: found}
@@ -139,3 +142,19 @@ async def test_a_forgery_does_not_hide_the_genuine_record_before_it(tmp_path: Pa
     await loop._catch_up(cast("Any", topic), 2)
     assert [type(one) for one in agent.orders] == [Assignment]
     assert len(told.of(DeadLetter)) == 1
+
+
+async def test_what_is_written_while_a_forgery_is_looked_through_is_read(tmp_path: Path) -> None:
+    genuine = _genuine(0, FORGERIES[0](identities.layout(), tmp_path / "a"))
+    forged = Forged(genuine.key, genuine.value, [("ce_source", b"scheduler")])
+    loop, *_ = _loop()
+    topic = Topic([_record(0, genuine), _record(1, forged)])
+    again = topic.seek_to_beginning
+
+    async def written_meanwhile(*partitions: Any) -> None:
+        topic.records = [*topic.records, _record(2, genuine)]
+        await again(*partitions)
+
+    topic.seek_to_beginning = written_meanwhile  # type: ignore[method-assign]
+    await loop._catch_up(cast("Any", topic), 2)
+    assert topic.at == 2, "the next poll would pass the third record by"

@@ -25,6 +25,7 @@ from tests.support.waiting import eventually_now
 
 PROGRAMS: Final = Path(__file__).parents[2] / ".tools" / "testbed"
 KUBECTL: Final = PROGRAMS / "kubectl"
+SCHEDULER: Final = PROGRAMS / "kube-scheduler"
 MISSING: Final = "no Kubernetes API server here: `make testbed` builds one (it needs Go, and minutes the first time)"
 TOKEN: Final = "of-this-test-only"
 _PATIENCE: Final = 60.0  # seconds
@@ -263,7 +264,7 @@ def scheduler(folder: Path, url: str, name: str) -> Iterator[Program]:
         "profiles": [{"schedulerName": name}],
     }
     config.write_text(yaml.safe_dump(said))
-    command = [str(PROGRAMS / "kube-scheduler"), f"--config={config}", "--secure-port=0"]
+    command = [str(SCHEDULER), f"--config={config}", "--secure-port=0"]
     with running(command, folder / "scheduler.log") as found:
         yield found
 

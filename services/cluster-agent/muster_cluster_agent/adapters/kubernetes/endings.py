@@ -19,6 +19,7 @@ from muster_cluster_agent.adapters.kubernetes.tombstones import Tombstones
 from muster_cluster_agent.domain.kubernetes import marks
 from muster_cluster_agent.domain.kubernetes.observing import evidence_of
 from muster_cluster_agent.domain.kubernetes.pods import Pod
+from muster_cluster_agent.domain.model import Observed
 
 BUS_SECONDS: Final = 4.0
 """How long an end waits for Kafka. A finalizer has to be off within ten seconds of the evidence."""
@@ -48,6 +49,7 @@ class Endings:
             if marks.GONE in pod.finalizers:
                 self._recorder.release_finalizer(pod.name)
             return
+        self._explain(pod)  # also without evidence: how it stands is told meanwhile
         evidence = self._evidence_of(pod)
         if not evidence or pod.name in self._cache.held_ends:
             return
@@ -56,7 +58,6 @@ class Endings:
             self._acting.refuse(pod.name, refusal)
             self._recorder.release_finalizer(pod.name)
             return
-        self._explain(pod)
         if pod.deleted_at is not None and pod.name not in self._cache.stops and not self._tombstones.read:
             # An agent before this one may have deleted it for a tombstone, which is not read yet.
             if pod.name not in self._unexplained:
@@ -66,7 +67,9 @@ class Endings:
         self._end(pod, evidence)
 
     def tombstones_read(self) -> None:
-        """Look again at the ends that waited for the tombstones."""
+        """Say why pods stop that an earlier agent deleted, and look again at the ends that waited for that."""
+        for pod in self._cache.by_name.values():
+            self._explain(pod)
         for name in [*self._unexplained]:
             self._end_unexplained(name)
 
@@ -76,7 +79,6 @@ class Endings:
         del self._unexplained[name]
         pod = self._cache.by_name.get(name)
         if pod is not None and name not in self._cache.ends:
-            self._explain(pod)
             self._end(pod, self._evidence_of(pod))
 
     def _evidence_of(self, pod: Pod) -> str:
@@ -96,4 +98,9 @@ class Endings:
             return
         # Its pod holds the end until Kafka has it; most are removed by then, and need no line.
         self._cache.hold_end(replica)
-        asyncio.get_running_loop().call_later(BUS_SECONDS, self._recorder.record, pod.namespace, replica)
+        asyncio.get_running_loop().call_later(BUS_SECONDS, self._write_held, pod.namespace, replica)
+
+    def _write_held(self, namespace: str, replica: Observed) -> None:
+        """Write an end that Kafka has not acknowledged. Of one that was removed meanwhile the root may have gone."""
+        if self._cache.held_ends.get(replica.name) is replica:
+            self._recorder.record(namespace, replica)

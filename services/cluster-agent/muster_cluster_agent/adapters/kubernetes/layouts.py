@@ -67,7 +67,8 @@ class Layouts:
                 return await self._ask(raw, node, config)
 
     async def _ask(self, raw: Json, node: str, config: str) -> LayoutAnswer | None:
-        if self._cache.nodes.report_of(raw).foreign.slots:
+        foreign = self._cache.nodes.report_of(raw).foreign
+        if foreign.slots or foreign.devices:
             return LayoutAnswer(None, _FOREIGN)
         if any(pod.node == node and not pod.terminal for pod in self._cache.by_name.values()):
             return None  # of a leader that knew no better; the scheduler takes it away

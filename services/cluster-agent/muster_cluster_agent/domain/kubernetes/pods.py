@@ -166,7 +166,7 @@ def _devices(text: str) -> tuple[str, ...]:
     """Return the UUIDs of the annotation. It is anybody's to edit: what is not a list of texts names none."""
     try:
         said = json.loads(text or "[]")
-    except ValueError:
+    except (ValueError, RecursionError):
         return ()
     return tuple(said) if isinstance(said, list) and all(isinstance(one, str) for one in said) else ()
 
