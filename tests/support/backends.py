@@ -29,7 +29,7 @@ from muster_cluster_agent.domain.findings import Finding
 from muster_cluster_agent.domain.fleet import Device, Fleet, Node, NodeState, Profile
 from muster_cluster_agent.domain.holdings import Holding, device_conflict
 from muster_cluster_agent.domain.layouts import LayoutAnswer
-from muster_cluster_agent.domain.model import Ended, NodeHealth, NodeView, Observed, Release, RunKey, Share
+from muster_cluster_agent.domain.model import Ended, NodeHealth, NodeView, Observed, RunKey, Share
 from muster_cluster_agent.domain.plan import MpiLauncher, Plain, ReplicaPlan, Torchrun
 from muster_cluster_agent.domain.retirement import Retirement
 from muster_cluster_agent.ports import Backend, Changed
@@ -53,8 +53,6 @@ class FakeBackend:
     renewed: list[tuple[float, float | None]] = field(default_factory=list)
     logs: dict[str, list[bytes]] = field(default_factory=dict)
     closed: dict[str, RunKey] = field(default_factory=dict)
-    tombstones: dict[str, RunKey] = field(default_factory=dict)
-    read: bool = False
     deadline: float | None = None
     findings: list[Finding] = field(default_factory=list)
     layouts: dict[tuple[str, str], LayoutAnswer] = field(default_factory=dict)
@@ -98,12 +96,6 @@ class FakeBackend:
             case Route(workload_id=workload_id, replicas=replicas):
                 self.routes[workload_id] = replicas
         return DONE
-
-    def released(self, release: Release) -> None:
-        self.tombstones[release.workload_id] = release.key
-
-    def assignments_read(self) -> None:
-        self.read = True
 
     async def close_runs(self, workload_id: str, run: RunKey) -> None:
         self.closed[workload_id] = run
@@ -293,12 +285,6 @@ class Forgetful:
             yield changed
             yield changed
             return
-
-    def released(self, release: Release) -> None:
-        self.inner.released(release)
-
-    def assignments_read(self) -> None:
-        self.inner.assignments_read()
 
     async def close_runs(self, workload_id: str, run: RunKey) -> None:
         await self.inner.close_runs(workload_id, run)

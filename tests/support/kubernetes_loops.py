@@ -142,13 +142,8 @@ def counted_rounds(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 @asynccontextmanager
-async def loop(
-    made: Scene, told: Told | None = None, file: str = FILE, *, caught_up: bool = True
-) -> AsyncIterator[Loop]:
-    """One agent on a cluster, as one process would be.
-
-    file: the text of its cluster file. caught_up: it has read the topic of assignments, which was empty.
-    """
+async def loop(made: Scene, told: Told | None = None, file: str = FILE) -> AsyncIterator[Loop]:
+    """One agent on a cluster, as one process would be. file: the text of its cluster file."""
     told = told or Told()
-    async with backend_on(made.server, file) as backend, running(backend, told, caught_up=caught_up) as agent:
+    async with backend_on(made.server, file) as backend, running(backend, told) as agent:
         yield Loop(made, backend, told, agent)

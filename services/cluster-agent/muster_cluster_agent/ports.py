@@ -14,7 +14,7 @@ from muster_cluster_agent.domain.actions import Answer, BackendAction, Refuse
 from muster_cluster_agent.domain.findings import Finding
 from muster_cluster_agent.domain.fleet import Difference, Fleet
 from muster_cluster_agent.domain.layouts import LayoutAnswer
-from muster_cluster_agent.domain.model import NodeView, Observed, Release, RunKey, Status
+from muster_cluster_agent.domain.model import NodeView, Observed, RunKey, Status
 from muster_cluster_agent.domain.retirement import Retirement
 from muster_cluster_agent.domain.usage import Sample
 
@@ -58,14 +58,6 @@ class Backend(Protocol):
 
         A replica is refused while a device of it has no room next to replicas that are not GONE (domain/holdings.py).
         """
-        ...
-
-    def released(self, release: Release) -> None:
-        """A tombstone was read, before anything is asked for the runs that it releases."""
-        ...
-
-    def assignments_read(self) -> None:
-        """All assignments and tombstones were read that are on the bus at the start."""
         ...
 
     async def close_runs(self, workload_id: str, run: RunKey) -> None:

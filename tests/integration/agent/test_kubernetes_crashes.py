@@ -45,14 +45,13 @@ class Life:
     async def go_on(self) -> None:
         """One agent, from where the one before it died."""
         self.told.append(Told())
-        async with loop(self.made, self.told[-1], caught_up=False) as here:
-            self.written = self.written or self.assigned
-            here.agent.take(self.written)
-            here.agent.caught_up()
+        async with loop(self.made, self.told[-1]) as here:
             if not isinstance(self.written, Release):
+                self.written = self.assigned
+                here.agent.take(self.written)
                 await here.until(lambda: len(self.names(self.until)) == self.replicas)
                 self.written = release()
-                here.agent.take(self.written)
+            here.agent.take(self.written)
             await here.nothing_left()
 
     def names(self, state: State) -> set[str]:

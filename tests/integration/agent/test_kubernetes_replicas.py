@@ -8,12 +8,10 @@ import pytest
 
 from muster_cluster_agent.adapters.kubernetes import backend as backend_module
 from muster_cluster_agent.adapters.kubernetes import cache as cache_module
-from muster_cluster_agent.adapters.kubernetes import endings
 from muster_cluster_agent.domain.fleet import NodeState
 from muster_cluster_agent.domain.kubernetes import lines, substates
 from muster_cluster_agent.domain.model import Failure, State
 from muster_cluster_agent.ports import StatusReport
-from tests.support.agent_loops import Told
 from tests.support.fake_api_server import Fault
 from tests.support.fake_kubelet import now
 from tests.support.kubernetes_backends import FILE, scene
@@ -106,58 +104,12 @@ async def test_an_agent_that_follows_knows_why_a_pod_was_stopped() -> None:
             return None
 
         made.server.fault = fault
-        async with loop(made, caught_up=False) as here:
-            here.agent.take(release())
-            here.agent.caught_up()
-            await here.nothing_left()
-            told = [each.status for each in here.told.of(StatusReport) if isinstance(each, StatusReport)]
-            assert [each.state.name for each in told[:2]] == ["FAILED", "GONE"]
-            assert (told[1].failure, told[1].message) == (Failure.OURS, "Error; stopped: deleted")
-
-
-async def test_a_pod_that_others_deleted_waits_for_no_tombstone_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endings, "BUS_SECONDS", 0.2)
-    async with scene() as made:
         async with loop(made) as here:
-            here.agent.take(assignment("sleep 1000"))
-            await here.told_last("READY")
-            (key,) = here.pods()
-        made.server.change("pods", key, lambda pod: pod["metadata"].update(deletionTimestamp="2026-11-28T08:00:00Z"))
-        await until(lambda: made.server.objects["pods"][key]["status"]["phase"] == "Failed")
-        async with loop(made, caught_up=False) as here:  # Kafka is away: no assignment is read
-            await here.until(lambda: key not in here.pods())
-            assert len(_lines(here)) == 1
-
-
-async def test_the_end_of_a_released_run_is_written_where_kafka_does_not_take_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(endings, "BUS_SECONDS", 0.2)
-    async with scene() as made, loop(made, told := Told()) as here:
-        here.agent.take(assignment("sleep 1000"))
-        await here.told_last("READY")
-        (key,) = here.pods()
-        told.at_once = False
-        here.agent.take(release())
-        await here.until(lambda: key not in here.pods())
-        assert len(_lines(here)) == 1
-        told.at_once = True
-        told.acknowledge()
-        await here.nothing_left()
-
-
-async def test_the_end_of_a_released_run_costs_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endings, "BUS_SECONDS", 0.3)
-    passed = counted_rounds(monkeypatch)
-    async with scene() as made, loop(made) as here:
-        here.agent.take(assignment("sleep 1000"))
-        await here.told_last("READY")
-        before = made.server.calls.copy()
-        here.agent.take(release())
-        await here.nothing_left()
-        await here.rounds(passed, 20)  # a second: Kafka's time is over, and nothing is written for what has gone
-        calls = {verb: made.server.calls[verb] - before.get(verb, 0) for verb in ("POST", "PATCH")}
-        assert calls == {"POST": 0, "PATCH": 2}  # the finalizers of the pod and of the root
+            await here.told_last("FAILED", "GONE")
+            gone = [each.status for each in here.told.of(StatusReport) if isinstance(each, StatusReport)][-1]
+            assert (gone.failure, gone.message) == (Failure.OURS, "Error; stopped: deleted")
+            here.agent.take(release())
+            await here.nothing_left()
 
 
 async def test_a_removed_pod_that_its_kubelet_leaves_is_deleted_once_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,8 +47,6 @@ from muster_kernel.reasons import ChangeReason, RefusalCode
 
 STRAGGLER_SECONDS: Final = 120.0  # how long the others may go on after the deciding replica has succeeded
 _READY_SECONDS: Final = 600.0  # how long a worker may take from its start until it is ready
-RELEASED: Final = "released"
-"""Why a replica stops where its tombstone names no reason."""
 _GIVEN_UP: Final = "it was given up before it was started"
 _DELETIONS: Final = frozenset({ChangeReason.DELETED.value, ChangeReason.AUTO_DELETED.value})
 
@@ -144,7 +142,7 @@ def _release(release: Release, scene: Scene, verdict: _Verdict) -> None:
     """The tombstone: ends what it names and anything older, then forgets it; newer runs are not its business."""
     covered = [replica for replica in scene.observed if replica.key <= release.key]
     for replica in covered:
-        verdict.stop(replica, release.grace, release.reason or RELEASED)
+        verdict.stop(replica, release.grace, release.reason or "released")
         if replica.gone and replica.name in scene.told:
             verdict.actions.append(Remove(replica.name))
     unseen = not scene.planned or scene.planned - {replica.name for replica in covered} - scene.removed

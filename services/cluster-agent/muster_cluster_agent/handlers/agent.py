@@ -114,8 +114,6 @@ class Agent:
             return Taken.STALE
         case = self.agenda.case(record.workload_id)
         case.obey(record, traceparent)
-        if isinstance(record, Release):
-            self._backend.released(record)
         if isinstance(record, Assignment) and self._hold:
             case.idle = True  # accepted; what a held one has to be told about is its release alone
             return Taken.TAKEN
@@ -150,7 +148,6 @@ class Agent:
 
     def caught_up(self) -> None:
         """The assignments have been read to their end: from now on the agent acts."""
-        self._backend.assignments_read()
         self.agenda.held_up = False
         self.layouts.held_up = False
         self.agenda.mark_everything()

@@ -190,7 +190,7 @@ class Acting:
         return await self._write(plan.namespace, plan.gang, gone)
 
     async def stop(self, action: Stop) -> Answer:
-        """Delete the pod of a replica. The next agent knows why from a tombstone, or from the line written before."""
+        """Write down why a replica stops, so that the next agent knows it too, and delete its pod."""
         pod = self._cache.by_name.get(action.name)
         if action.name in self._cache.ends:
             return ALREADY
@@ -202,7 +202,7 @@ class Acting:
         return await self.end(pod, StopRequest(action.reason, action.grace))
 
     async def end(self, pod: Pod, asked: StopRequest) -> Answer:
-        """Delete a pod; write down why first, if no tombstone says it and it is not written yet."""
+        """Delete a pod; write down why first, if that is not written yet."""
         try:
             if self._cache.stops.get(pod.name) != asked:
                 await self._recorder.note_stop(pod, asked)
@@ -220,7 +220,7 @@ class Acting:
     async def bury(self, action: Bury) -> Answer:
         """Writes off a replica whose node is gone for good, then deletes what is left of its pod."""
         pod = self._cache.by_name.get(action.name)
-        if action.name in self._cache.ends or action.name in self._cache.held_ends or pod is None:
+        if action.name in self._cache.ends or pod is None:
             return ALREADY
         if action.evidence == "no-process":
             return Answer(Outcome.CONFLICT, f"the kubelet of {pod.node} watches over {action.name}")
@@ -236,7 +236,7 @@ class Acting:
 
     async def remove(self, action: Remove) -> Answer:
         """Forgets a replica that is GONE: its pod goes, and its name stays used up."""
-        gone = self._cache.ends.get(action.name) or self._cache.held_ends.get(action.name)
+        gone = self._cache.ends.get(action.name)
         pod = self._cache.by_name.get(action.name)
         if gone is None:
             here = pod is not None and action.name not in self._cache.ends

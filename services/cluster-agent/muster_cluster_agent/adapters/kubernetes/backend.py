@@ -21,7 +21,6 @@ from muster_cluster_agent.adapters.kubernetes.checks import Checks
 from muster_cluster_agent.adapters.kubernetes.client import Client
 from muster_cluster_agent.adapters.kubernetes.cluster_file import KubernetesFile
 from muster_cluster_agent.adapters.kubernetes.departure import Departure
-from muster_cluster_agent.adapters.kubernetes.endings import Endings
 from muster_cluster_agent.adapters.kubernetes.evacuation import Evacuation
 from muster_cluster_agent.adapters.kubernetes.layouts import Layouts
 from muster_cluster_agent.adapters.kubernetes.logs import PodLogs
@@ -29,7 +28,6 @@ from muster_cluster_agent.adapters.kubernetes.prerequisites import Prerequisites
 from muster_cluster_agent.adapters.kubernetes.recorder import Recorder
 from muster_cluster_agent.adapters.kubernetes.start_watch import StartWatch
 from muster_cluster_agent.adapters.kubernetes.support import support_of
-from muster_cluster_agent.adapters.kubernetes.tombstones import Tombstones
 from muster_cluster_agent.domain.actions import (
     Abandon,
     Answer,
@@ -47,10 +45,10 @@ from muster_cluster_agent.domain.kubernetes import marks
 from muster_cluster_agent.domain.kubernetes.abilities import abilities
 from muster_cluster_agent.domain.kubernetes.lines import StopRequest
 from muster_cluster_agent.domain.kubernetes.marks import Owner
-from muster_cluster_agent.domain.kubernetes.observing import VANISHED
+from muster_cluster_agent.domain.kubernetes.observing import VANISHED, evidence_of
 from muster_cluster_agent.domain.kubernetes.pods import Pod
 from muster_cluster_agent.domain.layouts import LayoutAnswer
-from muster_cluster_agent.domain.model import NodeView, Observed, Release, RunKey
+from muster_cluster_agent.domain.model import NodeView, Observed, RunKey
 from muster_cluster_agent.domain.retirement import RETIRED_AGENT, Retirement
 from muster_cluster_agent.domain.status import DEVICES_DIFFER
 from muster_cluster_agent.errors import BackendError
@@ -79,8 +77,7 @@ class KubernetesBackend:
         self._cache = Cache(
             client, owner, file.counting, file.namespace, clock, names=file.device_names, source=file.device_source
         )
-        self._tombstones = Tombstones()
-        self._recorder = Recorder(client, self._cache, owner, self._tombstones)
+        self._recorder = Recorder(client, self._cache, owner)
         prerequisites = Prerequisites(
             client,
             self._cache,
@@ -93,7 +90,6 @@ class KubernetesBackend:
         self._acting = Acting(
             client, self._cache, self._recorder, prerequisites, owner, file.style, file.device_names, clock
         )
-        self._endings = Endings(self._cache, self._recorder, self._acting, self._tombstones, clock)
         self._addressing = Addressing(client, self._cache, prerequisites)
         self._starts = StartWatch(client, self._acting, file.pull_seconds)
         self._logs = PodLogs(client, self._cache)
@@ -273,22 +269,21 @@ class KubernetesBackend:
         """Takes away what runs up to this one had beside their replicas. Raises BackendError."""
         await self._acting.close_runs(workload_id, run)
 
-    def released(self, release: Release) -> None:
-        """A tombstone was read."""
-        self._tombstones.take(release)
-
-    def assignments_read(self) -> None:
-        """Every tombstone was read that stands on Kafka."""
-        self._tombstones.read = True
-        if not self._departure.retired:
-            self._endings.tombstones_read()
-
     def _hear(self, pod: Pod) -> None:
-        """What is due about a pod whatever is desired. After the cluster is left only its finalizer is taken off."""
-        if not self._departure.retired:
-            self._endings.hear(pod)
-        elif marks.GONE in pod.finalizers:
-            self._recorder.release_finalizer(pod.name)
+        """What is due about a pod whatever is desired: its end is written down, and nothing of ours holds it."""
+        if self._departure.retired or pod.name in self._cache.ends or self._acting.is_refused(pod.name):
+            if marks.GONE in pod.finalizers:
+                self._recorder.release_finalizer(pod.name)
+            return
+        evidence = evidence_of(pod, holds_devices=self._cache.devices.holds(pod))
+        if not evidence:
+            return
+        refusal = self._acting.refusal_of(pod)
+        if refusal is None:
+            self._recorder.record(pod.namespace, self._cache.observe(pod, self._clock(), evidence))
+            return
+        self._acting.refuse(pod.name, refusal)
+        self._recorder.release_finalizer(pod.name)
 
     async def _rounds(self) -> None:
         """What only the clock says: nodes that stay silent, and pods that wait, vanish or were not deleted."""

@@ -1,7 +1,7 @@
 """What the cluster's objects are now, by workload: the copy from which the agent answers without asking.
 
 Filled by four followers. Holds: a replica is read from its pod while that is there, and from the line in its run's root
-afterwards; a replica is GONE only once its line is in the cluster, or while its pod is held for want of one.
+afterwards; a replica is GONE only once its line is in the cluster.
 """
 
 from __future__ import annotations
@@ -89,8 +89,6 @@ class Cache:
         """Muster's own pods by the replica's name."""
         self.ends: dict[str, Observed | None] = {}
         """Replicas that are GONE by name; None: removed."""
-        self.held_ends: dict[str, Observed] = {}
-        """Replicas of released runs that are GONE by name: their pods hold how they ended, and no line says it yet."""
         self.stops: dict[str, StopRequest] = {}
         """Why replicas are asked to stop, by name."""
         self.removing: set[str] = set()
@@ -157,8 +155,6 @@ class Cache:
         """A replica; None: it was never here, or is removed."""
         if name in self.ends:
             return self.ends[name]
-        if name in self.held_ends:
-            return self.held_ends[name]
         pod = self.by_name.get(name)
         return None if pod is None else self.observe(pod)
 
@@ -273,7 +269,6 @@ class Cache:
     def drop(self, pod: Pod) -> None:
         """Forgets a pod."""
         self.by_name.pop(pod.name, None)
-        self.held_ends.pop(pod.name, None)
         self.vanished.pop(pod.name, None)
         self.released.discard(pod.name)
         self._held.discard(pod.name)
@@ -391,7 +386,6 @@ class Cache:
                 _log.warning("the end of a replica cannot be read", replica=name, error=repr(error))
                 continue
             self._ends_without_line.discard(name)
-            self.held_ends.pop(name, None)
             if end is None:
                 self.removing.discard(name)
             self.ends[name] = None if name in self.removing else end
@@ -399,17 +393,10 @@ class Cache:
             for hear in self.end_listeners:
                 hear(name)
 
-    def hold_end(self, replica: Observed) -> None:
-        """A replica of a released run is GONE; its pod keeps its finalizer until Kafka or a line says so."""
-        self.held_ends[replica.name] = replica
-        self.tell(replica.workload_id)
-
-    def remove_end(self, replica: Observed) -> None:
-        """A replica that is GONE is removed: its name stays used up. Its line, where it has one, says so later."""
-        self.removing.add(replica.name)
-        self.held_ends.pop(replica.name, None)
-        self.ends[replica.name] = None
-        self._ends_of[replica.workload_id].add(replica.name)
+    def remove_end(self, name: str) -> None:
+        """A replica that is GONE is removed: its name stays used up. Its line says so later."""
+        self.removing.add(name)
+        self.ends[name] = None
 
     def _written_lines(self, workload_id: str) -> set[str]:
         """Return the keys of all lines in the workload's roots."""

@@ -21,7 +21,6 @@ from muster_chassis.backoff import Backoff
 from muster_cluster_agent.adapters.kubernetes import removal
 from muster_cluster_agent.adapters.kubernetes.cache import Cache
 from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client
-from muster_cluster_agent.adapters.kubernetes.tombstones import Tombstones
 from muster_cluster_agent.domain.kubernetes import lines, marks
 from muster_cluster_agent.domain.kubernetes.lines import StopRequest
 from muster_cluster_agent.domain.kubernetes.marks import Owner
@@ -56,11 +55,10 @@ class _Batch:
 class Recorder:
     """What has to be written about replicas, on its way into the cluster."""
 
-    def __init__(self, client: Client, cache: Cache, owner: Owner, tombstones: Tombstones) -> None:
+    def __init__(self, client: Client, cache: Cache, owner: Owner) -> None:
         self._client = client
         self._cache = cache
         self._owner = owner
-        self._tombstones = tombstones
         self._due: dict[str, tuple[str, Observed]] = {}  # by the replica's name: its namespace, and how it ended
         self._removed: dict[str, tuple[float, Observed]] = {}  # by its name, and since when (monotonic seconds)
         self._batches: dict[tuple[str, str], _Batch] = {}  # by the namespace and the run's base name
@@ -85,14 +83,13 @@ class Recorder:
 
     def remove(self, replica: Observed) -> None:
         """Writes soon that a replica is removed, so that an agent that follows does not tell of it again."""
-        self._cache.remove_end(replica)
+        self._cache.remove_end(replica.name)
         self._removed[replica.name] = (time.monotonic(), replica)
         if len(self._removed) == 1:
             self._wake.set()
 
     def forget(self, workload_id: str, run: RunKey) -> None:
-        """Lines about removed replicas of runs up to this one, and their tombstone, are not needed: their roots go."""
-        self._tombstones.forget(workload_id, run)
+        """Lines about removed replicas of runs up to this one are not needed any more: their roots go."""
         for name, (_, gone) in [*self._removed.items()]:
             if gone.workload_id == workload_id and gone.key <= run:
                 del self._removed[name]
@@ -103,13 +100,10 @@ class Recorder:
         self._wake.set()
 
     async def note_stop(self, pod: Pod, asked: StopRequest) -> None:
-        """Write down why a pod is stopped, if no tombstone says it. Raises BackendError where the server is silent.
+        """Write down why a pod is stopped. Raises BackendError where the API server does not answer.
 
         A root that does not take it, for want of a quota or by an admission, is no reason to let a pod run for ever.
         """
-        if asked == self._tombstones.stop_request_for(pod):
-            self._cache.stops[pod.name] = asked
-            return
         replica = self._cache.observe(pod)
         due = {lines.stop_key(pod.name): asked.text()}
         try:

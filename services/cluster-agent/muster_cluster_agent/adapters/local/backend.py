@@ -57,7 +57,7 @@ from muster_cluster_agent.domain.findings import Finding
 from muster_cluster_agent.domain.fleet import Fleet
 from muster_cluster_agent.domain.holdings import device_conflict
 from muster_cluster_agent.domain.layouts import LayoutAnswer
-from muster_cluster_agent.domain.model import NodeHealth, NodeView, Observed, Release, RunKey
+from muster_cluster_agent.domain.model import NodeHealth, NodeView, Observed, RunKey
 from muster_cluster_agent.domain.plan import ReplicaPlan
 from muster_cluster_agent.domain.retirement import RETIRED, Retirement
 from muster_cluster_agent.errors import BackendError, NotAllowed
@@ -181,12 +181,6 @@ class LocalBackend:
     def watch(self) -> AsyncIterator[Changed]:
         """What changes from now on."""
         return self._watcher.changes()
-
-    def released(self, release: Release) -> None:
-        """Nothing waits for it: the journal says why a replica is stopped."""
-
-    def assignments_read(self) -> None:
-        """Nothing waits for it."""
 
     async def close_runs(self, workload_id: str, run: RunKey) -> None:
         """A run has nothing here beside its replicas' folders, which go with its workload (`forget`)."""
