@@ -34,10 +34,10 @@ def whole(*uuids: str) -> Assignment:
     return shared(*(Share(uuid, whole=True) for uuid in uuids))
 
 
-def put_pod(made: Scene, text: str) -> None:
+def put_pod(made: Scene, text: str, resource: str = "nvidia.com/gpu") -> None:
     """A pod of others on n-0, to which HAMi gave what the text says."""
     metadata = {"name": "theirs", "namespace": "team", "uid": "t", "annotations": {ALLOCATED: text}}
-    spec = {"nodeName": "n-0", "containers": [{"name": "c", "resources": {"requests": {"nvidia.com/gpu": "1"}}}]}
+    spec = {"nodeName": "n-0", "containers": [{"name": "c", "resources": {"requests": {resource: "1"}}}]}
     made.server.put("pods", {"metadata": metadata, "spec": spec, "status": {"phase": "Running"}})
 
 
@@ -154,6 +154,11 @@ async def test_devices_of_others_are_told() -> None:
             put_pod(made, "odd")
             await here.until(lambda: here.backend._cache.nodes.unread() == {"n-0"})
             assert (await node_of(here)).foreign.devices == UUIDS
+            put_pod(made, "odd", resource="cpu")  # a pod that requests no device was given none
+            await here.until(lambda: not here.backend._cache.nodes.unread())
+            assert (await node_of(here)).foreign.devices == ()
+            put_pod(made, "odd")
+            await here.until(lambda: here.backend._cache.nodes.unread() == {"n-0"})
             made.server.remove("pods", "team/theirs")
             await here.until(lambda: not here.backend._cache.nodes.unread())
             assert (await node_of(here)).foreign.devices == ()

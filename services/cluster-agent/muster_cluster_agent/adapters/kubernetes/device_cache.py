@@ -59,7 +59,6 @@ class DeviceCache:
         self._told = False  # whether the nodes were reported with their devices since these are known
         self._missing_since: dict[str, float] = {}  # nodes with devices that are not listed, in seconds since 1970
         self._foreign: dict[DeviceKey, set[str]] = defaultdict(set)  # claims of others, by what they hold
-        self._node_of: dict[str, str] = {}  # by pool
 
     @property
     def followers(self) -> tuple[Follower[DeviceSlice | None], Follower[Claim]] | tuple[()]:
@@ -168,7 +167,6 @@ class DeviceCache:
             here.pop(key, None)
             if one is new:
                 here[key] = one
-                self._node_of[one.pool] = one.node
             if not here:
                 del self._slices_on[one.node]
             found = device_slices.devices_of(here.values(), self._devices.get(one.node))
@@ -190,9 +188,9 @@ class DeviceCache:
                     self._foreign[device].add(key)
                 if not self._foreign[device]:
                     del self._foreign[device]
-        for pool in pools:
-            if pool in self._node_of:
-                self._changed(self._node_of[pool])
+        for node, here in [*self._devices.items()] if pools else ():
+            if any(each.key.pool in pools for each in here.devices):
+                self._changed(node)
         for one in (old, new):
             if one is not None and one.ours:
                 self._claimed(one.name)

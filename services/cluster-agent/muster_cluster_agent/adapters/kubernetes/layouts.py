@@ -24,7 +24,7 @@ NO_MIG_MANAGER: Final = (
 _FOREIGN: Final = "a pod of another tenant holds a device of the node"
 _SAID_NO: Final = (
     "the mig-manager set nvidia.com/mig.config.state to `failed`; its log on the node says why, and its ConfigMap "
-    "lists the configurations"
+    "lists the configurations. To try the same one again, order another first, such as `all-disabled`"
 )
 
 _log = logs.get(__name__)

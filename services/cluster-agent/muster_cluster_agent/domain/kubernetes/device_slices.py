@@ -192,7 +192,7 @@ def _attribute(raw: Json, name: str, names: DeviceNames) -> str:
 
 
 def _found(said: Json | None, name: str, names: DeviceNames) -> Json:
-    """Return what is said under a name, which may be written with its domain or, for the driver's own, without."""
+    """Return the value of an attribute, whose name may be written with its domain or, for the driver's own, without."""
     domain, bare = names.qualified(name)
     entries = said or {}
     found: Json = entries.get(f"{domain}/{bare}") or (entries.get(bare) if domain == names.driver else None) or {}

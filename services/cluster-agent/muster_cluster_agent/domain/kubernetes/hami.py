@@ -113,7 +113,7 @@ def problem_of(shares: Sequence[Share], node: str) -> str:
 def units_of(shares: Sequence[Share], resource: str) -> dict[str, str]:
     """Return what the container of a replica asks for. resource: whose units are devices.
 
-    Amounts are rounded down: HAMi must not run out of a card that still has room in the books.
+    Amounts are rounded down: HAMi must not run out of a card that still has room by Muster's count.
     """
     part = part_of(shares)
     found = {resource: str(len(shares))}

@@ -115,6 +115,9 @@ def pod_of(raw: Json, owner: Owner) -> Pod:
     """A pod of its JSON. Raises ValueError, KeyError or TypeError for one that is not whole."""
     metadata, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
     annotations = metadata.get("annotations") or {}
+    amounts = amounts_of(spec)
+    # The annotation is anybody's to write: of a pod that asks for no device it must not close a node.
+    given = annotations.get(hami.ALLOCATED) if amounts.extended else None
     base: dict[str, Any] = {
         "name": metadata["name"],
         "namespace": metadata.get("namespace", ""),
@@ -122,8 +125,8 @@ def pod_of(raw: Json, owner: Owner) -> Pod:
         "version": metadata.get("resourceVersion", ""),
         "node": spec.get("nodeName", ""),
         "phase": status.get("phase", ""),
-        "amounts": amounts_of(spec),
-        "allocation": hami.allocation(annotations[hami.ALLOCATED]) if hami.ALLOCATED in annotations else None,
+        "amounts": amounts,
+        "allocation": hami.allocation(given) if given is not None else None,
     }
     labels = metadata.get("labels") or {}
     if not owner.has(labels):
