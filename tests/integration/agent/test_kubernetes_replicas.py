@@ -8,8 +8,9 @@ import pytest
 
 from muster_cluster_agent.adapters.kubernetes import backend as backend_module
 from muster_cluster_agent.adapters.kubernetes import cache as cache_module
+from muster_cluster_agent.adapters.kubernetes import recorder as recorder_module
 from muster_cluster_agent.domain.fleet import NodeState
-from muster_cluster_agent.domain.kubernetes import lines, substates
+from muster_cluster_agent.domain.kubernetes import lines, marks, substates
 from muster_cluster_agent.domain.model import Failure, State
 from muster_cluster_agent.ports import StatusReport
 from tests.support.fake_api_server import Fault
@@ -319,6 +320,46 @@ async def test_a_pod_that_vanishes_is_lost_and_not_made_again(
         await here.told_last("GONE")
         gone = [each.status for each in here.told.of(StatusReport) if isinstance(each, StatusReport)][-1]
         assert gone.evidence == "vanished"
+        await here.nothing_left()
+
+
+async def test_an_agent_that_has_left_writes_no_end_that_was_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder_module, "_REFUSED_SECONDS", 0.0)
+    async with scene() as made, loop(made) as here:
+        here.agent.take(assignment("sleep 1000"))
+        await here.told_last("READY")
+        (key,) = here.pods()
+        refused = Fault(500, "InternalError", "no lines now")
+        made.server.fault = lambda verb, path: refused if verb == "PATCH" and "/configmaps/" in path else None
+        made.kubelets.finish(key, 0)
+        await here.told_last("SUCCEEDED")
+        made.server.fault = lambda *_: None
+        retired = await here.backend.retire(force=True, dry_run=False)
+        assert retired.failures == ()
+        assert await here.backend._recorder.write()
+        assert made.server.objects["configmaps"] == {}
+
+
+@pytest.mark.parametrize("cut", [marks.RUN, marks.ORIGIN, None])
+async def test_a_pod_whose_labels_others_edit_is_neither_lost_nor_made_again(cut: str | None) -> None:
+    async with scene() as made, loop(made) as here:
+        here.agent.take(assignment("sleep 1000"))
+        await here.told_last("READY")
+        (key,) = here.pods()
+
+        def edit(pod: Any) -> None:
+            labels = pod["metadata"]["labels"]
+            pod["metadata"]["labels"] = {} if cut is None else {name: labels[name] for name in labels if name != cut}
+            pod["metadata"]["annotations"] = {marks.DEVICES: "none", marks.PATTERN: "odd"}
+
+        made.server.change("pods", key, edit)
+        made.server.forget_history()
+        await made.server.cut_watches()  # the next list has it without its labels, too
+        made.kubelets.finish(key, 3)
+        await here.told_last("READY", "FAILED", "GONE")
+        assert [*made.kubelets.starts.values()] == [1]
+        assert (await here.backend.fleet()).nodes[0].foreign.slots == ()
+        here.agent.take(release())
         await here.nothing_left()
 
 

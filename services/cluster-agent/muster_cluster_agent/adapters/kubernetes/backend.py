@@ -60,6 +60,7 @@ SILENT_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 5.0
 _NO_LEAD_SECONDS: Final = 1.0
 _NO_LEAD: Final = Answer(Outcome.UNKNOWN, "this agent does not lead the cluster now, and changes nothing")
+_RETIRED: Final = Answer(Outcome.REFUSED, RETIRED_AGENT, RefusalCode.AGENT_ERROR)
 _TURN: Final = 250  # pods after which other tasks run: a look at 10,000 pods held reports up for 0.3 s
 
 log = logs.get(__name__)
@@ -95,7 +96,9 @@ class KubernetesBackend:
         self._logs = PodLogs(client, self._cache)
         self._checks = Checks(client, self._cache, owner, file)
         self._layouts = Layouts(client, self._cache, allowed=file.mig_manager)
-        self._departure = Departure(client, self._cache, prerequisites, self._acting.claims, owner, file)
+        self._departure = Departure(
+            client, self._cache, self._recorder, prerequisites, self._acting.claims, owner, file
+        )
         self._evacuation = Evacuation(client, self._cache, owner, file.namespace)
         self._tasks: list[asyncio.Task[None]] = []
         self._gone_after = file.counting.gone_after
@@ -152,7 +155,8 @@ class KubernetesBackend:
     def observed_at(self) -> float:
         """Of when the cluster is known: the time of the last answer while every kind is followed."""
         answered = time.monotonic() - self._client.answered_at
-        if answered <= SILENT_SECONDS and all(each.sound for each in self._cache.followers):
+        followed = all(each.sound for each in self._cache.followers) and self._cache.devices.sound
+        if answered <= SILENT_SECONDS and followed:
             self._observed_at = self._clock() - answered
         return self._observed_at
 
@@ -222,9 +226,9 @@ class KubernetesBackend:
         if self._client.lead_left() <= 0:
             await asyncio.sleep(_NO_LEAD_SECONDS)  # every workload asks, and asks again
             return _NO_LEAD
+        if self._departure.retired:  # nothing would take away what it would write now
+            return _RETIRED if isinstance(action, Create) else Answer(Outcome.UNKNOWN, RETIRED_AGENT)
         match action:
-            case Create() if self._departure.retired:
-                return Answer(Outcome.REFUSED, RETIRED_AGENT, RefusalCode.AGENT_ERROR)
             case Create():
                 return await self._acting.create(action)
             case Abandon():

@@ -15,7 +15,7 @@ from muster_cluster_agent.adapters.kubernetes.claiming import DeviceClaims
 from muster_cluster_agent.adapters.kubernetes.client import Client
 from muster_cluster_agent.adapters.kubernetes.cluster_file import KubernetesFile
 from muster_cluster_agent.adapters.kubernetes.prerequisites import Prerequisites
-from muster_cluster_agent.adapters.kubernetes.recorder import path_of
+from muster_cluster_agent.adapters.kubernetes.recorder import Recorder, path_of
 from muster_cluster_agent.domain import retirement
 from muster_cluster_agent.domain.kubernetes import marks
 from muster_cluster_agent.domain.kubernetes.marks import Owner
@@ -35,6 +35,7 @@ class Departure:
         self,
         client: Client,
         cache: Cache,
+        recorder: Recorder,
         prerequisites: Prerequisites,
         claims: DeviceClaims,
         owner: Owner,
@@ -42,6 +43,7 @@ class Departure:
     ) -> None:
         self._client = client
         self._cache = cache
+        self._recorder = recorder
         self._prerequisites = prerequisites
         self._claims = claims
         self._owner = owner
@@ -56,6 +58,7 @@ class Departure:
         self._failures = []
         if retirement.may_delete(obstacles, force=force, dry_run=dry_run):
             obstacles, self.retired = (), True
+            self._recorder.retire()
             for pod in [*self._cache.by_name.values()]:
                 await self._try(f"Pod {pod.key}", self._end(pod))
             await self._try("device claims", self._claims.erase())

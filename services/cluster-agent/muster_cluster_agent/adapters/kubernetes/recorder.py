@@ -29,6 +29,7 @@ from muster_cluster_agent.domain.kubernetes.pods import Pod
 from muster_cluster_agent.domain.kubernetes.resources import Manifest
 from muster_cluster_agent.domain.kubernetes.roots import Root
 from muster_cluster_agent.domain.model import Observed, RunKey
+from muster_cluster_agent.domain.retirement import RETIRED_AGENT
 from muster_cluster_agent.errors import BackendError
 
 GATHER_SECONDS: Final = 0.1
@@ -66,6 +67,7 @@ class Recorder:
         self._not_before: dict[str, float] = {}  # replicas of which a call was refused: monotonic seconds
         self._held: set[str] = set()  # replicas whose end is written and whose pods still have the finalizer
         self._freed: dict[str, None] = {}  # uids of the last pods that have lost it: the event of it may be to come
+        self._retired = False
         self._wake = asyncio.Event()
         self._turns = asyncio.Semaphore(_AT_ONCE)
         cache.end_listeners.append(self._seen)
@@ -77,13 +79,15 @@ class Recorder:
 
     def record(self, namespace: str, replica: Observed) -> None:
         """Writes the end of a replica down soon; the first end of a name counts."""
-        if replica.name not in self._due and replica.name not in self._cache.ends:
+        if not self._retired and replica.name not in self._due and replica.name not in self._cache.ends:
             self._due[replica.name] = (namespace, replica)
             self._wake.set()
 
     def remove(self, replica: Observed) -> None:
         """Writes soon that a replica is removed, so that an agent that follows does not tell of it again."""
         self._cache.remove_end(replica.name)
+        if self._retired:
+            return
         self._removed[replica.name] = (time.monotonic(), replica)
         if len(self._removed) == 1:
             self._wake.set()
@@ -93,6 +97,12 @@ class Recorder:
         for name, (_, gone) in [*self._removed.items()]:
             if gone.workload_id == workload_id and gone.key <= run:
                 del self._removed[name]
+
+    def retire(self) -> None:
+        """Write no more lines: the roots are taken away for good, and none may come back. Finalizers still come off."""
+        self._retired = True
+        self._due.clear()
+        self._removed.clear()
 
     def release_finalizer(self, name: str) -> None:
         """Takes the finalizer off the pod of a replica soon: its end is written down, or it never began."""
@@ -296,6 +306,8 @@ class Recorder:
 
     async def _make(self, namespace: str, base: str, replica: Observed, number: int) -> Root:
         """Makes a missing root (0) again, or another shard."""
+        if self._retired:
+            raise BackendError(RETIRED_AGENT)
         labels = marks.run_labels(self._owner, replica.workload_id, replica.project, replica.key)
         name = shard_name(base, number) if number else base
         metadata: Manifest = {
