@@ -149,6 +149,25 @@ async def test_ready_waits_for_the_claim_and_gone_for_its_release() -> None:
             await here.told_last("SUCCEEDED", "GONE")
 
 
+async def test_a_replica_ends_also_where_its_claim_can_be_read_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted_rounds(monkeypatch)
+    async with scene() as made:
+        made.kubelets.add_devices("n-0", *UUIDS)
+        made.kubelets.releases = False
+        async with loop(made) as here:
+            here.agent.take(claimed("GPU-a"))
+            await here.told_last("READY")
+            ((key, _),) = claims(here).items()
+            made.kubelets.finish(key, 0)
+            await here.told_last("SUCCEEDED")
+            forbidden = Fault(403, "Forbidden", "the agent may not list resourceclaims")
+            made.server.fault = lambda _, path: forbidden if path.endswith("/resourceclaims") else None
+            await made.server.cut_watches()
+            await here.told_last("SUCCEEDED", "GONE")
+            observed = here.backend.observed_at()
+            await here.until(lambda: here.backend.observed_at() > observed)  # the other kinds are followed
+
+
 async def test_other_devices_than_the_assigned_ones_are_told() -> None:
     async with scene() as made:
         made.kubelets.add_devices("n-0", *UUIDS)

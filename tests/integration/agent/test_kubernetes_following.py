@@ -113,6 +113,19 @@ async def test_an_object_that_cannot_be_read_hides_no_other() -> None:
         assert made.follower.sound
 
 
+async def test_an_object_that_can_be_read_no_more_is_not_taken_for_deleted() -> None:
+    async with followed(2) as made:
+        made.put("c-0", 7)
+        made.server.forget_history()
+        await made.server.cut_watches()
+        made.put("c-1", "listed again")
+        await until(lambda: made.values() == {"c-0": "0", "c-1": "listed again"})
+        assert made.server.calls["GET"] == 2
+        made.server.remove("configmaps", "x/c-0")
+        await until(lambda: made.values() == {"c-1": "listed again"})
+        assert made.changes[-1] == ("x/c-0", "0", None)
+
+
 async def test_watches_that_end_at_once_are_not_repeated_at_once() -> None:
     async with followed(1) as made:
         made.server.fault = lambda verb, _: Fault(410, "Expired", "too old") if verb == "WATCH" else None

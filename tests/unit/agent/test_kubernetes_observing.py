@@ -162,11 +162,21 @@ def test_a_pod_of_another_agent_is_no_replica() -> None:
         observed(found, boot="", charge=0)
 
 
-def test_a_pod_without_its_labels_is_an_error_that_says_so() -> None:
+def test_a_pod_without_some_of_its_labels_counts_as_one_of_others() -> None:
     broken = raw(running())
     del broken["metadata"]["labels"]["muster.io/run"]
-    with pytest.raises(KeyError, match=r"muster\.io/run"):
-        pod_of(broken, OWNER)
+    found = pod_of(broken, OWNER)
+    assert found.replica is None
+    assert dict(found.amounts.extended) == {"nvidia.com/gpu": 2}
+
+
+def test_a_known_pod_keeps_its_identity_under_its_uid_alone() -> None:
+    known = pod(waiting("ContainerCreating"))
+    edited = raw(running())
+    edited["metadata"] |= {"labels": {}, "annotations": {}}
+    assert pod_of(edited, OWNER, known) == pod(running())
+    edited["metadata"]["uid"] = "another"
+    assert pod_of(edited, OWNER, known).replica is None
 
 
 def test_a_message_that_nests_without_end_is_only_a_message() -> None:

@@ -58,7 +58,14 @@ class Cache:
         self._counting = counting
         self._own = own
         self._clock = clock
-        self.pods = Follower(client, Kind("pods", "/api/v1/pods"), lambda raw: pod_of(raw, owner), self._pod_changed)
+        self.by_name: dict[str, Pod] = {}
+        """Muster's own pods by the replica's name."""
+        self.pods = Follower(
+            client,
+            Kind("pods", "/api/v1/pods"),
+            lambda raw: pod_of(raw, owner, self.by_name.get(raw["metadata"]["name"])),
+            self._pod_changed,
+        )
         self.roots = Follower(
             client,
             Kind("configmaps", "/api/v1/configmaps", f"{marks.SELECTOR},{marks.ORIGIN}={owner.origin},{marks.ROOT_OF}"),
@@ -85,8 +92,6 @@ class Cache:
         """Roots of runs and shards of them, by `namespace/name`."""
         self.workload_roots: dict[str, WorkloadRoot] = {}
         """Roots of what outlives runs, by the workload's id."""
-        self.by_name: dict[str, Pod] = {}
-        """Muster's own pods by the replica's name."""
         self.ends: dict[str, Observed | None] = {}
         """Replicas that are GONE by name; None: removed."""
         self.stops: dict[str, StopRequest] = {}

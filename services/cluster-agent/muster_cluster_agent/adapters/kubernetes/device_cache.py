@@ -66,6 +66,11 @@ class DeviceCache:
         return (self._slices, self.claims) if self.source in {DeviceSource.AUTO, DeviceSource.SLICES} else ()
 
     @property
+    def sound(self) -> bool:
+        """Whether the copy follows the server, as far as this lets the agent read it."""
+        return all(each.sound or each.unavailable for each in self.followers)
+
+    @property
     def known(self) -> bool:
         """Whether devices and claims were listed: without the claims it is not known what others hold."""
         return self._slices.listed.is_set() and self.claims.listed.is_set()
@@ -124,8 +129,11 @@ class DeviceCache:
         return bool(pod.devices) and device_claims.differs(self.claim(pod), pod.devices)
 
     def holds(self, pod: Pod) -> bool:
-        """Return whether the devices of a pod may still be in use."""
-        return device_claims.holds(self.claim(pod), pod)
+        """Return whether the devices of a pod may still be in use.
+
+        Without the right to read claims the end of its containers has to do: a pod must not be held for ever.
+        """
+        return not self.claims.unavailable and device_claims.holds(self.claim(pod), pod)
 
     def forget(self, node: str) -> None:
         """Forget devices of a node without an object that no driver lists."""
@@ -138,6 +146,9 @@ class DeviceCache:
             self._told = True
             for node in self._devices:
                 self._changed(node)
+        if self.claims.unavailable:  # no event tells that what was held counts no more
+            for claim in self.ours().values():
+                self._claimed(claim.name)
         self._forget_missing(now)
 
     def _forget_missing(self, now: float) -> None:

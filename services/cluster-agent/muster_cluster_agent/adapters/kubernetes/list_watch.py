@@ -2,7 +2,8 @@
 
 A loop of our own, since the library's repeats a stale version and spins on an empty stream (reference/replicas.md 6).
 Holds: what was deleted between two watches is seen as deleted after the next list; an object that cannot be read is
-one line in the log, and the others are kept; an empty watch is never followed by the next without a pause.
+one line in the log, stays as it was last read, and the others are kept; an empty watch is never followed by the next
+without a pause.
 """
 
 from __future__ import annotations
@@ -75,8 +76,8 @@ class Follower(Generic[T]):
         self.listed = asyncio.Event()
         self.sound = False
         """Whether the copy follows the server: false from a break until the next list or watch."""
-        self.forbidden = False
-        """Whether the server has said that this agent may not read them."""
+        self.unavailable = False
+        """Whether the server has said that it does not serve the kind, or that this agent may not read it."""
         self.answered = asyncio.Event()
         """Set once the first list is complete, or it is known that there will be none."""
         self._client = client
@@ -113,17 +114,18 @@ class Follower(Generic[T]):
     async def _without(self) -> None:
         """The server does not serve the kind. An upgrade of it may change that, which is seen in minutes."""
         self.sound = False
+        self.unavailable = True
         self._version = ""
         self.answered.set()
         await asyncio.sleep(_RELIST_SECONDS)
 
     def _break(self, error: Exception) -> None:
         self.sound = False
-        known, self.forbidden = self.forbidden, isinstance(error, ApiError) and error.status == _FORBIDDEN
-        if self.forbidden:
+        known, self.unavailable = self.unavailable, isinstance(error, ApiError) and error.status == _FORBIDDEN
+        if self.unavailable:
             self._version = ""  # what changes meanwhile is in the next list alone
             self.answered.set()
-        if not (known and self.forbidden):  # a right that is missing is said once
+        if not (known and self.unavailable):  # a right that is missing is said once
             _log.warning("objects of the cluster cannot be followed", kind=self._kind.name, error=str(error))
 
     async def _list(self) -> None:
@@ -149,7 +151,7 @@ class Follower(Generic[T]):
                 self.items[key] = item
                 self._tell(key, old, item)
         self.sound = True
-        self.forbidden = False
+        self.unavailable = False
         self.listed.set()
         self.answered.set()
 
@@ -208,6 +210,8 @@ class Follower(Generic[T]):
             into[key] = self._read(raw)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             _log.warning("an object of the cluster cannot be read", kind=self._kind.name, name=key, error=repr(error))
+            if key in self.items:  # it is still there: what was known of it must not look deleted
+                into[key] = self.items[key]
 
     def _form(self, plural: str = "") -> str:
         """The form of the answer that is asked for: whole objects, or their metadata."""

@@ -63,7 +63,7 @@ class ProjectObjects:
     @property
     def known(self) -> bool:
         """Whether both kinds were listed and may still be read."""
-        return all(each.listed.is_set() and not each.forbidden for each in self.followers)
+        return all(each.listed.is_set() and not each.unavailable for each in self.followers)
 
     async def listed(self) -> None:
         """Waits until both kinds were listed or forbidden, so that the first inventory names them.

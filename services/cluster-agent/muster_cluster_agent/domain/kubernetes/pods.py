@@ -1,14 +1,15 @@
 """Pods as they are kept in memory: of Muster's own what a replica's state depends on, of others what they hold.
 
 Made of the API's JSON on receipt, so that a cluster of 10,000 pods costs megabytes. Pure.
-Holds: a pod that cannot be read is one error that names it, and no other pod is lost by it.
+Holds: a pod that cannot be read is one error that names it, and no other pod is lost by it. A pod that was seen as a
+replica stays one under the same uid: its labels and annotations are anybody's to edit.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -111,8 +112,11 @@ class Pod:
         return next((one for one in self.containers if one.name == name), None)
 
 
-def pod_of(raw: Json, owner: Owner) -> Pod:
-    """A pod of its JSON. Raises ValueError, KeyError or TypeError for one that is not whole."""
+def pod_of(raw: Json, owner: Owner, known: Pod | None = None) -> Pod:
+    """A pod of its JSON. Raises ValueError, KeyError or TypeError for one that is not whole.
+
+    known: the pod of that name as it was last seen.
+    """
     metadata, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
     annotations = metadata.get("annotations") or {}
     amounts = amounts_of(spec)
@@ -129,16 +133,30 @@ def pod_of(raw: Json, owner: Owner) -> Pod:
         "allocation": hami.allocation(given) if given is not None else None,
     }
     labels = metadata.get("labels") or {}
-    if not owner.has(labels):
+    if known is not None and known.replica is not None and known.uid == base["uid"]:
+        # Without its labels it would look like a pod that has vanished, and a second one would be started beside it.
+        first, replica = known, replace(known.replica, node=base["node"] or known.replica.node)
+    elif owner.has(labels):
+        try:
+            replica = marks.replica_of(base["name"], base["node"] or _pinned(spec), labels)
+        except (KeyError, ValueError):  # whose labels were copied or cut is unknown, but it holds what it asks for
+            return Pod(**base)
+        first = Pod(
+            **base,
+            project=labels.get(marks.PROJECT, ""),
+            workload=annotations.get(marks.NAME, ""),
+            pattern=pattern if (pattern := annotations.get(marks.PATTERN, "")) in _PATTERNS else Pattern.SINGLE.value,
+            spec=annotations.get(marks.SPEC, ""),
+            devices=_devices(annotations.get(marks.DEVICES, "")),
+            part=hami.part_in(annotations.get(marks.PART, "")),
+        )
+    else:
         return Pod(**base)
     lasting = {one["name"] for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"}
-    return Pod(
+    return replace(
+        first,
         **base,
-        replica=marks.replica_of(base["name"], base["node"] or _pinned(spec), labels),
-        project=labels.get(marks.PROJECT, ""),
-        workload=annotations.get(marks.NAME, ""),
-        pattern=pattern if (pattern := annotations.get(marks.PATTERN, "")) in _PATTERNS else Pattern.SINGLE.value,
-        spec=annotations.get(marks.SPEC, ""),
+        replica=replica,
         created_at=moment(metadata.get("creationTimestamp")) or 0.0,
         deleted_at=_deletion(metadata),
         forced=metadata.get("deletionGracePeriodSeconds") == 0,
@@ -155,8 +173,6 @@ def pod_of(raw: Json, owner: Owner) -> Pod:
         serving=marks.SERVING in labels,
         ip=status.get("podIP", ""),
         ports=tuple(port["containerPort"] for port in spec["containers"][0].get("ports") or ()),
-        devices=_devices(annotations.get(marks.DEVICES, "")),
-        part=hami.part_in(annotations.get(marks.PART, "")),
     )
 
 
