@@ -11,7 +11,8 @@ from muster_cluster_agent.adapters.kubernetes import cache as cache_module
 from muster_cluster_agent.adapters.kubernetes import recorder as recorder_module
 from muster_cluster_agent.domain.fleet import NodeState
 from muster_cluster_agent.domain.kubernetes import lines, marks, substates
-from muster_cluster_agent.domain.model import Failure, State
+from muster_cluster_agent.domain.model import Failure, RunKey, State
+from muster_cluster_agent.errors import BackendError
 from muster_cluster_agent.ports import StatusReport
 from tests.support.fake_api_server import Fault
 from tests.support.fake_kubelet import now
@@ -74,6 +75,26 @@ async def test_what_is_removed_is_written_down_once_for_many_and_told_of_no_more
             here.agent.take(assignment("sleep 1000", attempt=1))
             await here.told_last("READY")
             assert {each.status.attempt for each in here.told.of(StatusReport) if isinstance(each, StatusReport)} == {1}
+
+
+async def test_of_a_released_run_no_removal_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder_module, "REMOVED_SECONDS", 0.0)
+    async with scene() as made, loop(made) as here:
+        here.agent.take(assignment("sleep 1000", count=2))
+        await here.until(lambda: here.told.states(1).count("READY") == 2)
+        close_runs = here.backend.close_runs
+
+        async def later(workload_id: str, run: RunKey) -> None:
+            raise BackendError(f"other work comes before {workload_id} {run}")
+
+        monkeypatch.setattr(here.backend, "close_runs", later)
+        here.agent.take(release())
+        await here.until(lambda: not here.pods() and not here.backend._cache.all())
+        assert await here.backend._recorder.write()
+        assert len(_lines(here)) == 2
+        assert "{}" not in _lines(here)
+        monkeypatch.setattr(here.backend, "close_runs", close_runs)
+        await here.nothing_left()
 
 
 def _lines(here: Loop) -> list[str]:

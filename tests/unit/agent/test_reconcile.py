@@ -102,7 +102,7 @@ def test_a_tombstone_stops_then_forgets_once_the_end_is_known() -> None:
     assert due(RELEASE, observed(plan), planned=names) == (Stop(plan.name, 3.0, "preempted"),)
     assert due(RELEASE, observed(plan, stop_reason="preempted", stop_grace=3.0), planned=names) == ()
     assert due(RELEASE, ended(plan), planned=names) == ()
-    assert due(RELEASE, ended(plan), planned=names, told=names) == (Remove(plan.name),)
+    assert due(RELEASE, ended(plan), planned=names, told=names) == (Remove(plan.name, over=True),)
 
 
 def test_a_shorter_grace_is_asked_for_again() -> None:

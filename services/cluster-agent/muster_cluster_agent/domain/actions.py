@@ -54,9 +54,13 @@ class Bury:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """The replica is gone and everybody knows: forget it. Its log stays within the log budget."""
+    """The replica is gone and everybody knows: forget it. Its log stays within the log budget.
+
+    over: its run is released, so that what is known of the run will be forgotten soon, too.
+    """
 
     name: str
+    over: bool = False
 
 
 @dataclass(frozen=True, slots=True)

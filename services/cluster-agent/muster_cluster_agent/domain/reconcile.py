@@ -144,7 +144,7 @@ def _release(release: Release, scene: Scene, verdict: _Verdict) -> None:
     for replica in covered:
         verdict.stop(replica, release.grace, release.reason or "released")
         if replica.gone and replica.name in scene.told:
-            verdict.actions.append(Remove(replica.name))
+            verdict.actions.append(Remove(replica.name, over=True))
     unseen = not scene.planned or scene.planned - {replica.name for replica in covered} - scene.removed
     if unseen and not scene.answered and all(replica.gone for replica in covered):
         verdict.actions.append(NothingHere(release.workload_id, release.generation, release.attempt))

@@ -249,7 +249,10 @@ class Acting:
                     await self._delete(pod)
             except BackendError as error:
                 return Answer(Outcome.UNKNOWN, str(error))
-        self._recorder.remove(gone)
+        if action.over:  # its run's root goes soon: until then, an agent that follows may tell of it once more
+            self._cache.remove_end(action.name)
+        else:
+            self._recorder.remove(gone)
         return DONE
 
     async def close_runs(self, workload_id: str, run: RunKey) -> None:
