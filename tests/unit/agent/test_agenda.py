@@ -50,6 +50,19 @@ async def test_what_is_left_over_does_not_wait_for_ever(agenda: Agenda, monkeypa
     assert await agenda.take() == ("newest", False)
 
 
+async def test_many_that_are_left_over_hold_up_nothing_that_is_due(
+    agenda: Agenda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agenda_module, "_LEFT_OVER_SECONDS", 0.0)
+    for number in range(9):
+        agenda.mark_left_over(f"old-{number}")
+        agenda.mark(f"new-{number}")
+    taken = [await agenda.take() for _ in range(8)]
+    assert [left_over for _, left_over in taken] == [True] * 4 + [False] * 4
+    agenda.done("old-0")
+    assert await agenda.take() == ("old-4", True)
+
+
 async def test_a_workload_that_is_worked_on_is_not_taken_twice(agenda: Agenda) -> None:
     agenda.mark("one")
     await agenda.take()

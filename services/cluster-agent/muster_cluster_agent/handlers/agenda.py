@@ -20,8 +20,8 @@ from muster_cluster_agent.domain.plan import Plans
 _RETRY_SECONDS: Final = 0.5
 _LONGEST_RETRY: Final = 30.0
 _MOST_DOUBLINGS: Final = 10
-_QUIET: Final = 4  # with fewer busy workers, objects that are left over are deleted
-_LEFT_OVER_SECONDS: Final = 30.0  # after which they are deleted before anything else is done
+_QUIET: Final = 4  # with fewer busy workers, objects that are left over are deleted, by as many at once
+_LEFT_OVER_SECONDS: Final = 30.0  # after which they are deleted however many are busy
 _REMEMBERED: Final = 4_000  # tombstones of finished workloads; the back end keeps the names that it removed for good
 
 
@@ -64,6 +64,7 @@ class Agenda:
         self._queue: OrderedDict[str, None] = OrderedDict()
         self._left_over: OrderedDict[str, float] = OrderedDict()  # workloads, and since when (monotonic seconds)
         self._busy: set[str] = set()
+        self._deleting: set[str] = set()  # of those: workloads whose left-over objects are deleted
         self._work = asyncio.Event()
 
     def case(self, workload_id: str) -> Case:
@@ -137,6 +138,8 @@ class Agenda:
                 workload_id = self._next(self._left_over if left_over else self._queue)
                 if workload_id is not None:
                     self._busy.add(workload_id)
+                    if left_over:
+                        self._deleting.add(workload_id)
                     return workload_id, left_over
             self._work.clear()
             await self._work.wait()
@@ -144,6 +147,7 @@ class Agenda:
     def done(self, workload_id: str) -> None:
         """The worker has finished with it; it may have become due again meanwhile."""
         self._busy.discard(workload_id)
+        self._deleting.discard(workload_id)
         if workload_id in self._queue or (self._left_over and self._may_delete()):
             self._work.set()
 
@@ -157,7 +161,8 @@ class Agenda:
         return since is not None and time.monotonic() - since > _LEFT_OVER_SECONDS
 
     def _may_delete(self) -> bool:
-        return len(self._busy) < _QUIET or self._is_overdue()
+        # After a burst of ends thousands are overdue at once: what users wait for keeps most of the workers.
+        return len(self._deleting) < _QUIET and (len(self._busy) < _QUIET or self._is_overdue())
 
     def _next(self, queue: OrderedDict[str, Any]) -> str | None:
         if self.held_up:
