@@ -30,7 +30,6 @@ class Amounts:
     extended: tuple[tuple[str, int], ...] = ()
 
 
-@lru_cache(maxsize=4_096)  # a cluster has few, and each event of a pod has some
 def quantity(text: str) -> Fraction:
     """A quantity as the API writes it, such as `1500m`, `2Gi` or `129e6`. Raises ValueError.
 
@@ -74,6 +73,7 @@ def quantities(said: Json) -> dict[str, int]:
     return {name: _amount(name, str(value)) for name, value in said.items() if name not in _UNCOUNTED}
 
 
+@lru_cache(maxsize=4_096)  # a cluster has few, and each event of a pod has some
 def _amount(name: str, text: str) -> int:
     """Rounded up, as Kubernetes rounds what it counts."""
     exact = quantity(text) * (_MILLI if name == "cpu" else 1)
