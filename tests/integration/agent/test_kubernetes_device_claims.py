@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import Any, Final
 import pytest
 from structlog.testing import capture_logs
 
-from muster_cluster_agent.adapters.kubernetes import device_cache
+from muster_cluster_agent.adapters.kubernetes import device_cache, removal
 from muster_cluster_agent.cleanup import cleanup
+from muster_cluster_agent.domain.actions import Outcome
 from muster_cluster_agent.domain.findings import Severity
 from muster_cluster_agent.domain.fleet import Identity, Node
 from muster_cluster_agent.domain.kubernetes import marks
@@ -268,6 +270,35 @@ async def test_claims_of_refused_and_lost_replicas_are_taken_away(monkeypatch: p
         async with loop(made) as again:
             await again.rounds(passed)
             await again.until(lambda: [*claims(again)] == ["team/theirs"])
+
+
+async def test_a_claim_that_is_being_taken_away_serves_no_new_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = asyncio.Event()
+    delete = removal.delete
+
+    async def slow(*given: Any, **options: Any) -> None:
+        await go_on.wait()
+        await delete(*given, **options)
+
+    async with scene() as made:
+        made.kubelets.add_devices("n-0", *UUIDS)
+        async with loop(made) as here:
+            found = here.backend._acting.claims
+            (plan,) = [
+                plan for plans in plans_of(claimed("GPU-a")).values() if not isinstance(plans, str) for plan in plans
+            ]
+            assert await found.ensure(plan, "root") is None
+            monkeypatch.setattr(removal, "delete", slow)
+            sweep = asyncio.create_task(found.sweep())
+            await asyncio.sleep(0)
+            answer = await found.ensure(plan, "root")
+            assert answer is not None
+            assert answer.outcome is Outcome.UNKNOWN
+            go_on.set()
+            await sweep
+            assert claims(here) == {}
+            assert await found.ensure(plan, "root") is None
+            assert len(claims(here)) == 1
 
 
 def claimed_by_nobody(here: Loop) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from muster_cluster_agent.errors import BackendError
 from muster_kernel.reasons import RefusalCode
 
 _ANOTHER: Final = "device claim {} is still there for other devices, and is taken away first"
+_GOING: Final = "device claim {} is being taken away, and is made again after that"
 
 _log = logs.get(__name__)
 
@@ -41,6 +42,7 @@ class DeviceClaims:
         self._owner = owner
         self._names = names
         self._wanted = wanted
+        self._deleting: set[str] = set()  # uids of claims whose deletion is under way
         self._made: dict[str, Claim] = {}  # by `namespace/name`: those that were made and may not be seen yet
 
     async def ensure(self, plan: ReplicaPlan, root_uid: str) -> Answer | None:
@@ -59,6 +61,8 @@ class DeviceClaims:
         if not found.ours or found.workload_id != plan.workload_id:
             text = refusals.taken(DEVICE_CLAIM.kind, raw["metadata"])
             return Answer(Outcome.REFUSED, text, RefusalCode.NAME_CONFLICT)
+        if found.uid in self._deleting:  # a sweep took it for left over before its replica was asked for again
+            return Answer(Outcome.UNKNOWN, _GOING.format(plan.name))
         if found.deleting or found.spec != body["metadata"]["annotations"][marks.SPEC]:
             await self._delete(found)
             return Answer(Outcome.UNKNOWN, _ANOTHER.format(plan.name))
@@ -96,8 +100,11 @@ class DeviceClaims:
     async def _delete(self, claim: Claim) -> None:
         """Delete a claim. What is reserved for a pod stays until the cluster has released it."""
         self._made.pop(claim.key, None)
+        self._deleting.add(claim.uid)
         try:
             await removal.delete(self._client, f"{DEVICE_CLAIM.path(claim.namespace)}/{claim.name}", claim.uid)
         except ApiError as error:
             if not error.gone_or_changed:
                 raise
+        finally:
+            self._deleting.discard(claim.uid)
