@@ -142,8 +142,13 @@ def counted_rounds(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 @asynccontextmanager
-async def loop(made: Scene, told: Told | None = None, file: str = FILE) -> AsyncIterator[Loop]:
-    """One agent on a cluster, as one process would be. file: the text of its cluster file."""
+async def loop(
+    made: Scene, told: Told | None = None, file: str = FILE, *, caught_up: bool = True
+) -> AsyncIterator[Loop]:
+    """One agent on a cluster, as one process would be. file: the text of its cluster file.
+
+    caught_up: it has read the bus to its end.
+    """
     told = told or Told()
-    async with backend_on(made.server, file) as backend, running(backend, told) as agent:
+    async with backend_on(made.server, file) as backend, running(backend, told, caught_up=caught_up) as agent:
         yield Loop(made, backend, told, agent)

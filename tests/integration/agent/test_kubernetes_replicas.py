@@ -11,9 +11,10 @@ from muster_cluster_agent.adapters.kubernetes import cache as cache_module
 from muster_cluster_agent.adapters.kubernetes import recorder as recorder_module
 from muster_cluster_agent.domain.fleet import NodeState
 from muster_cluster_agent.domain.kubernetes import lines, marks, substates
-from muster_cluster_agent.domain.model import Failure, RunKey, State
+from muster_cluster_agent.domain.model import Failure, RunKey, State, Status
 from muster_cluster_agent.errors import BackendError
 from muster_cluster_agent.ports import StatusReport
+from tests.support.agent_loops import Told
 from tests.support.fake_api_server import Fault
 from tests.support.fake_kubelet import now
 from tests.support.kubernetes_backends import FILE, scene
@@ -104,15 +105,20 @@ def _lines(here: Loop) -> list[str]:
     return [line for name, line in first.get("data", {}).items() if not lines.stopped_name(name)]
 
 
-async def test_an_agent_that_follows_knows_why_a_pod_was_stopped() -> None:
+@pytest.mark.parametrize("by_release", [True, False])
+async def test_an_agent_that_follows_knows_why_a_pod_was_stopped(*, by_release: bool) -> None:
+    # A newer assignment that does not name the run ends it, too.
+    stopped = release() if by_release else assignment("true", node="n-1", attempt=1)
     async with scene() as made:
         async with loop(made) as here:
             here.agent.take(assignment("sleep 1000"))
             await here.told_last("READY")
             (key,) = here.pods()
             made.kubelets.held.add("n-0")
-            here.agent.take(release())
+            here.agent.take(stopped)
             await here.until(lambda: "deletionTimestamp" in here.pods()[key]["metadata"])
+            written = [root.get("data") for root in made.server.objects["configmaps"].values()]
+            assert any(written) is not by_release  # what stands on the bus is written nowhere else
         made.kubelets.held.clear()
         made.server.change("pods", key, lambda _: None)  # it ends while no agent watches
         await until(lambda: made.server.objects["pods"][key]["status"]["phase"] == "Failed")
@@ -126,11 +132,19 @@ async def test_an_agent_that_follows_knows_why_a_pod_was_stopped() -> None:
             return None
 
         made.server.fault = fault
-        async with loop(made) as here:
-            await here.told_last("FAILED", "GONE")
-            gone = [each.status for each in here.told.of(StatusReport) if isinstance(each, StatusReport)][-1]
-            assert (gone.failure, gone.message) == (Failure.OURS, "Error; stopped: deleted")
-            here.agent.take(release())
+        async with loop(made, caught_up=False) as here:
+            here.agent.take(stopped)
+            here.agent.caught_up()
+
+            def gone(told: Told = here.told) -> list[Status]:
+                found = [each.status for each in told.of(StatusReport) if isinstance(each, StatusReport)]
+                return [each for each in found if each.state is State.GONE and each.name and each.attempt == 0]
+
+            await here.until(lambda: bool(gone()))
+            (end,) = gone()
+            expected = "stopped: deleted" if by_release else "Error; stopped: replaced"
+            assert (end.failure, end.message) == (Failure.OURS, expected)
+            here.agent.take(release(attempt=1))
             await here.nothing_left()
 
 

@@ -11,7 +11,7 @@ from muster_cluster_agent.domain.kubernetes import lines, marks
 from muster_cluster_agent.domain.kubernetes.lines import StopRequest
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.observing import evidence_of, is_refused, observed
-from muster_cluster_agent.domain.kubernetes.pods import pod_of
+from muster_cluster_agent.domain.kubernetes.pods import Pod, pod_of
 from muster_cluster_agent.domain.model import Failure, NodeHealth, NodeView, Pattern, State
 from muster_cluster_agent.domain.status import failure_of, judge
 from tests.support.kubernetes_pods import KEY, OWNER, disruption, ended, pod, raw, running, waiting
@@ -153,6 +153,20 @@ def test_a_pod_that_its_kubelet_refused_is_no_failure() -> None:
     assert not is_refused(refused, StopRequest(fault="ErrImagePull: no such image"))
     assert not is_refused(pod({"phase": "Failed", "reason": "OutOfcpu"}, deleted=3), None)
     assert not is_refused(pod(ended(1)), None)
+
+
+@pytest.mark.parametrize(
+    ("found", "asked", "unasked"),
+    [
+        (pod(running(), deleted=6), None, True),
+        (pod(ended(143), deleted=6), None, True),
+        (pod(ended(143), deleted=6), StopRequest("replaced"), False),
+        (pod(ended(0)), None, False),
+        (pod(running()), None, False),
+    ],
+)
+def test_a_deletion_that_was_not_asked_for_is_known(found: Pod, asked: StopRequest | None, *, unasked: bool) -> None:
+    assert observed(found, boot="b", charge=0, asked=asked).unasked is unasked
 
 
 def test_a_pod_of_another_agent_is_no_replica() -> None:

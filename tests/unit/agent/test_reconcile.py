@@ -99,10 +99,10 @@ def test_absence_releases_nothing() -> None:
 def test_a_tombstone_stops_then_forgets_once_the_end_is_known() -> None:
     (plan,) = planned(assignment())
     names = frozenset({plan.name})
-    assert due(RELEASE, observed(plan), planned=names) == (Stop(plan.name, 3.0, "preempted"),)
+    assert due(RELEASE, observed(plan), planned=names) == (Stop(plan.name, 3.0, "preempted", released=True),)
     assert due(RELEASE, observed(plan, stop_reason="preempted", stop_grace=3.0), planned=names) == ()
     assert due(RELEASE, ended(plan), planned=names) == ()
-    assert due(RELEASE, ended(plan), planned=names, told=names) == (Remove(plan.name, over=True),)
+    assert due(RELEASE, ended(plan), planned=names, told=names) == (Remove(plan.name, released=True),)
 
 
 def test_a_shorter_grace_is_asked_for_again() -> None:
@@ -120,7 +120,7 @@ def test_a_tombstone_says_more_where_not_everything_planned_was_made() -> None:
     wanted = assignment(Pattern.SINGLE, Run("worker", 0, 2, "n-0"))
     first, second = planned(wanted)
     both = frozenset({first.name, second.name})
-    assert due(RELEASE, observed(first), planned=both) == (Stop(first.name, 3.0, "preempted"),)
+    assert due(RELEASE, observed(first), planned=both) == (Stop(first.name, 3.0, "preempted", released=True),)
     assert NothingHere(ID, 1, 0) in due(RELEASE, ended(first), planned=both)
     assert NothingHere(ID, 1, 0) not in due(RELEASE, ended(first), planned=both, removed=frozenset({second.name}))
 

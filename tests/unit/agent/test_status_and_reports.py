@@ -14,13 +14,14 @@ from muster_cluster_agent.domain.model import (
     NodeView,
     Observed,
     Pattern,
+    Release,
     Share,
     Slice,
     State,
     Status,
 )
 from muster_cluster_agent.domain.reports import ReportBook
-from muster_cluster_agent.domain.status import failure_of, how_it_ended, judge
+from muster_cluster_agent.domain.status import attributed, failure_of, how_it_ended, judge
 from muster_cluster_agent.domain.usage import charge
 from muster_kernel.quantities import GPU
 
@@ -48,6 +49,28 @@ def test_the_state_follows_the_facts(replica: Observed, node: NodeView | None, s
     assert status.state is state
     assert status.endpoints == (("http://a",) if state is State.READY else ())
     assert status.evidence == ("no-process" if state is State.GONE else "")
+
+
+DELETED = replace(RUNS, unasked=True, gone=True, ended=Ended(143, 2.0, "its pod was deleted by others", disrupted=True))
+
+
+@pytest.mark.parametrize(
+    ("replica", "attempt", "failure", "message"),
+    [
+        (DELETED, 0, Failure.OURS, "stopped: preempted"),
+        (replace(DELETED, ended=None), 0, Failure.OURS, "stopped: preempted"),
+        (DELETED, None, Failure.INFRASTRUCTURE, "its pod was deleted by others"),
+        (replace(DELETED, attempt=1), 0, Failure.INFRASTRUCTURE, "its pod was deleted by others"),
+        (replace(DELETED, unasked=False), 0, Failure.INFRASTRUCTURE, "its pod was deleted by others"),
+    ],
+)
+def test_a_deletion_that_nothing_explains_is_that_of_a_released_run(
+    replica: Observed, attempt: int | None, failure: Failure, message: str
+) -> None:
+    """attempt: the one that is released; None: none is."""
+    release = None if attempt is None else Release("id", 1, 1, attempt, 3.0, "preempted")
+    status = judge(attributed(replica, release), UP)
+    assert (status.failure, status.message) == (failure, message)
 
 
 @pytest.mark.parametrize(

@@ -36,11 +36,15 @@ class Abandon:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """End the replica: SIGTERM, and SIGKILL for its whole tree after `grace` seconds."""
+    """End the replica: SIGTERM, and SIGKILL for its whole tree after `grace` seconds.
+
+    released: its run is, so that the bus keeps the reason.
+    """
 
     name: str
     grace: float
     reason: str
+    released: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +60,11 @@ class Bury:
 class Remove:
     """The replica is gone and everybody knows: forget it. Its log stays within the log budget.
 
-    over: its run is released, so that what is known of the run will be forgotten soon, too.
+    released: its run is, so that what is known of the run will be forgotten soon, too.
     """
 
     name: str
-    over: bool = False
+    released: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -292,6 +292,7 @@ class Observed(ReplicaKey):
     ended: Ended | None = None
     fault: str = ""
     fault_is_start: bool = False
+    unasked: bool = False  # it was ended from outside, and nothing here says by whom
     gone: bool = False
     gone_at: float | None = None
     evidence: str = ""

@@ -80,13 +80,14 @@ class _Verdict:
     actions: list[Action] = field(default_factory=list)
     stopping: set[str] = field(default_factory=set)
 
-    def stop(self, replica: Observed, grace: float, reason: str) -> None:
+    def stop(self, replica: Observed, grace: float, reason: str, *, released: bool = False) -> None:
         """Asks once; a shorter grace is worth asking again."""
         if replica.gone or replica.name in self.stopping:
             return
         self.stopping.add(replica.name)
         if not replica.stop_reason or grace < replica.stop_grace:
-            self.actions.append(Stop(replica.name, grace, replica.stop_reason or reason))
+            released = released and not replica.stop_reason  # an earlier reason is not the release's
+            self.actions.append(Stop(replica.name, grace, replica.stop_reason or reason, released))
 
 
 def reconcile(scene: Scene, now: float) -> tuple[Action, ...]:
@@ -142,9 +143,9 @@ def _release(release: Release, scene: Scene, verdict: _Verdict) -> None:
     """The tombstone: ends what it names and anything older, then forgets it; newer runs are not its business."""
     covered = [replica for replica in scene.observed if replica.key <= release.key]
     for replica in covered:
-        verdict.stop(replica, release.grace, release.reason or "released")
+        verdict.stop(replica, release.grace, release.reason or status.RELEASED, released=True)
         if replica.gone and replica.name in scene.told:
-            verdict.actions.append(Remove(replica.name, over=True))
+            verdict.actions.append(Remove(replica.name, released=True))
     unseen = not scene.planned or scene.planned - {replica.name for replica in covered} - scene.removed
     if unseen and not scene.answered and all(replica.gone for replica in covered):
         verdict.actions.append(NothingHere(release.workload_id, release.generation, release.attempt))

@@ -7,16 +7,29 @@ and an end is never taken back by what happens to its node later.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from muster_cluster_agent.domain.budgets import Spent
-from muster_cluster_agent.domain.model import Ended, Failure, NodeHealth, NodeView, Observed, Pattern, State, Status
+from muster_cluster_agent.domain.model import (
+    Assignment,
+    Ended,
+    Failure,
+    NodeHealth,
+    NodeView,
+    Observed,
+    Pattern,
+    Release,
+    State,
+    Status,
+)
 from muster_kernel.reasons import FailureClass, classify_exit
 
 COMPLETED: Final = "completed"  # stopped since the work it served is done: an MPI worker after its launcher's success
 STRAGGLER: Final = "stragglers-killed"  # stopped since the deciding replica had succeeded long enough before
 GANG: Final = "gang-member-failed"
 REPLACED: Final = "replaced"
+RELEASED: Final = "released"  # where a release says nothing else
 DEVICE_LOST: Final = "device-lost"
 DEAD_MAN: Final = "dead-man"
 
@@ -37,6 +50,17 @@ _BY_SPENT: Final = {
     Spent.PROCESSES: Failure.EXIT,
     Spent.FILE: Failure.EXIT,
 }
+
+
+def attributed(replica: Observed, desired: Assignment | Release | None) -> Observed:
+    """Return the replica with the reason of its run's release where nothing else says why it was ended.
+
+    An agent that follows finds a pod deleted, and knows from the release alone that Muster did it.
+    """
+    if isinstance(desired, Release) and replica.unasked and replica.key <= desired.key:
+        ended = None if replica.ended is None else replace(replica.ended, reason="", disrupted=False)
+        return replace(replica, stop_reason=desired.reason or RELEASED, stop_grace=desired.grace, ended=ended)
+    return replica
 
 
 def judge(replica: Observed, node: NodeView | None) -> Status:

@@ -15,7 +15,7 @@ from muster_cluster_agent.domain.fleet import Fleet, difference
 from muster_cluster_agent.domain.model import Assignment, Failure, NodeView, Observed, ReplicaKey, State, Status
 from muster_cluster_agent.domain.plan import ReplicaPlan
 from muster_cluster_agent.domain.reports import ReportBook
-from muster_cluster_agent.domain.status import judge
+from muster_cluster_agent.domain.status import attributed, judge
 from muster_cluster_agent.handlers.agenda import Agenda, Case
 from muster_cluster_agent.ports import (
     Backend,
@@ -92,7 +92,7 @@ class Telling:
     async def statuses(self, case: Case, observed: Iterable[Observed], nodes: Mapping[str, NodeView]) -> None:
         """How the replicas of one workload stand, where that is not known yet."""
         for replica in observed:
-            status = judge(replica, nodes.get(replica.node))
+            status = judge(attributed(replica, case.desired), nodes.get(replica.node))
             due = self.book.due(status)
             if not due:
                 continue
@@ -121,7 +121,9 @@ class Telling:
         """
         by_run: dict[tuple[str, int, int], list[Status]] = {}
         for replica in await self._backend.list():
-            status = judge(replica, nodes.get(replica.node))
+            case = self._agenda.known(replica.workload_id)
+            found = replica if case is None else attributed(replica, case.desired)
+            status = judge(found, nodes.get(replica.node))
             by_run.setdefault((status.workload_id, status.generation, status.attempt), []).append(status)
         for workload_id, case in self._agenda.items():
             if isinstance(case.desired, Assignment):

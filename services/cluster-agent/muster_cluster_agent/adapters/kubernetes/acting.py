@@ -190,7 +190,7 @@ class Acting:
         return await self._write(plan.namespace, plan.gang, gone)
 
     async def stop(self, action: Stop) -> Answer:
-        """Write down why a replica stops, so that the next agent knows it too, and delete its pod."""
+        """Delete the pod of a replica. The next agent has to know why: that is written down, or stands on the bus."""
         pod = self._cache.by_name.get(action.name)
         if action.name in self._cache.ends:
             return ALREADY
@@ -199,7 +199,10 @@ class Acting:
                 return ALREADY
             self._unseen.give_up(action.name)
             return Answer(Outcome.UNKNOWN, f"it is not known yet whether pod {action.name} is there")
-        return await self.end(pod, StopRequest(action.reason, action.grace))
+        asked = StopRequest(action.reason, action.grace)
+        if action.released:
+            self._cache.stops[pod.name] = asked
+        return await self.end(pod, asked)
 
     async def end(self, pod: Pod, asked: StopRequest) -> Answer:
         """Delete a pod; write down why first, if that is not written yet."""
@@ -249,7 +252,7 @@ class Acting:
                     await self._delete(pod)
             except BackendError as error:
                 return Answer(Outcome.UNKNOWN, str(error))
-        if action.over:  # its run's root goes soon: until then, an agent that follows may tell of it once more
+        if action.released:  # its run's root goes soon: until then, an agent that follows may tell of it once more
             self._cache.remove_end(action.name)
         else:
             self._recorder.remove(gone)

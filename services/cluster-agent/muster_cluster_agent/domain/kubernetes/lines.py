@@ -1,7 +1,8 @@
 """What is written down of replicas in their run's root: why one is asked to stop, and how it ended (kubernetes.md 3.2).
 
-The back end writes why before it deletes the pod, so that an agent that follows knows it. It writes the end before it
-takes the finalizer off the pod, and reads it in place of the pod afterwards.
+The back end writes why before it deletes the pod, so that an agent that follows knows it. Where the run is released it
+does not: the bus says it. It writes the end before it takes the finalizer off the pod, and reads it in place of the pod
+afterwards.
 Holds: a line read again is the replica as it was observed at its end; a line that cannot be read names its replica; why
 a replica stops has a key of its own, so that it never replaces an end.
 """
@@ -84,6 +85,7 @@ def line_of(replica: Observed) -> str:
         "stop": replica.stop_reason,
         "grace": replica.stop_grace,
         "fault": _short(replica.fault),
+        "unasked": replica.unasked,
         "start_fault": replica.fault_is_start,
         "charge": replica.charge,
         "service": list(replica.service),
@@ -125,6 +127,7 @@ def replica_of(name: str, line: str) -> Observed | None:
         stop_reason=said.get("stop", ""),
         stop_grace=float(said.get("grace", 0.0)),
         fault=said.get("fault", ""),
+        unasked=bool(said.get("unasked", False)),
         fault_is_start=bool(said.get("start_fault", False)),
         gone=True,
         gone_at=said.get("gone_at"),

@@ -62,6 +62,7 @@ def observed(
         stop_grace=stop.grace,
         ended=ended,
         fault=stop.fault or (_fault(pod) if evidence and ended is None else ""),
+        unasked=pod.deleted_at is not None and asked is None and _is_unexplained(pod, ended),
         fault_is_start=bool(stop.fault) or _failed_before_main(pod, main, asked),
         gone=bool(evidence),
         gone_at=gone_at,
@@ -112,6 +113,11 @@ def _ended(pod: Pod, main: Container | None, asked: StopRequest | None) -> Ended
         return Ended(main.code, at, disruption, disrupted=True)
     text = message_of(main.message) or ("" if main.code == 0 else main.reason)
     return Ended(main.code, at, text, disrupted=main.reason in _LOST_REASONS)
+
+
+def _is_unexplained(pod: Pod, ended: Ended | None) -> bool:
+    """Whether nothing but the deletion of its pod says why it ended, or has not ended yet."""
+    return "DisruptionTarget" not in pod.conditions and (ended is None or ended.disrupted)
 
 
 def _disruption(pod: Pod, ended_at: float, asked: StopRequest | None) -> str:
