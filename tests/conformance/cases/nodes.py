@@ -7,7 +7,9 @@ from typing import Any, Final
 from muster.events.v1 import agent_pb2
 from muster.fleet.v1 import fleet_pb2
 from tests.conformance import programs
+from tests.conformance.kubelets import MERGE
 from tests.conformance.platforms import Capability
+from tests.conformance.platforms.played import cluster_of
 from tests.conformance.registry import case
 from tests.conformance.stage import GONE, LOST, READY, SUCCEEDED, Stage, run
 
@@ -59,6 +61,34 @@ async def a_closed_node_is_told_and_what_runs_there_goes_on(stage: Stage) -> Non
     await node_told(stage, node, fleet_pb2.NODE_STATE_CORDONED)
     await work.finish(0)
     await work.state(SUCCEEDED)
+
+
+@case(Capability.CONTAINERS)
+async def a_node_is_told_with_its_limit_of_pods(stage: Stage) -> None:
+    """Pods of others count while they run, and those of Muster never."""
+    node, kubelets = stage.node(), cluster_of(stage).kubelets
+    work = await stage.running(node)
+    whole = await _limit_told(stage, node, 250)
+    path, name = "/api/v1/namespaces/kube-system/pods", f"others-{node}-{stage.namespace}"
+    spec = {"nodeName": node, "containers": [{"name": "main", "image": "busybox"}]}
+    made = await kubelets.call("POST", path, {"metadata": {"name": name}, "spec": spec})
+    fewer = await _limit_told(stage, node, 249, after=whole)
+    await kubelets.call("PATCH", f"{path}/{name}/status", {"status": {"phase": "Succeeded"}}, content=MERGE)
+    await _limit_told(stage, node, 250, after=fewer)
+    await kubelets.call("DELETE", f"{path}/{name}", {"preconditions": {"uid": made["metadata"]["uid"]}})
+    await work.finish(0)
+
+
+async def _limit_told(stage: Stage, node: str, most: int, after: tuple[int, int] = (0, 0)) -> tuple[int, int]:
+    """Wait for an inventory in which the node takes so many replicas; after: a later one. Return its place."""
+    found = await stage.bus.first(
+        lambda m: (
+            isinstance(m, agent_pb2.InventoryReported)
+            and (m.order.start, m.order.sequence) > after
+            and any(each.name == node and each.most_replicas == most for each in m.inventory.nodes)
+        )
+    )
+    return found.order.start, found.order.sequence
 
 
 @case(Capability.FROZEN_NODES)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from muster_cluster_agent.adapters import encode
 from muster_cluster_agent.domain.fleet import Device, NodeState, SlotGroup, Taint
 from muster_cluster_agent.domain.kubernetes import nodes
 from muster_cluster_agent.domain.kubernetes.amounts import Amounts
@@ -47,6 +48,18 @@ def test_a_node_is_its_capacity_less_what_others_hold() -> None:
     assert (found.foreign.cpu_milli, found.foreign.memory_bytes) == (300, 1 << 20)
     assert (found.foreign.slots, found.foreign.extended) == ((("nvidia.com/gpu", 1),), (("rdma/hca", 2),))
     assert (found.state, found.boot_id) == (NodeState.READY, "b")
+    assert found.most_replicas == 107
+
+
+@pytest.mark.parametrize(("pods", "most"), [("2", 0), ("1k", 997), (None, None)])
+def test_the_limit_of_pods_is_less_the_pods_of_others(pods: str | None, most: int | None) -> None:
+    made = raw()
+    allocatable = {**made["status"]["allocatable"], "pods": pods}
+    made["status"]["allocatable"] = {name: text for name, text in allocatable.items() if text is not None}
+    found = reported(node_of(made), [pod(0), pod(0), pod(0)], COUNTING)
+    assert found.most_replicas == most
+    told = encode.node(found)
+    assert (told.most_replicas if told.HasField("most_replicas") else None) == most
 
 
 @pytest.mark.parametrize("label", [{"nvidia.com/gpu.replicas": "4"}, {"nvidia.com/gpu.product": "NVIDIA-T4-SHARED"}])

@@ -245,6 +245,7 @@ def node(node: Node) -> fleet_pb2.Node:
         pool=node.pool,
         extended=dict(node.extended),
         maintenance=[_window(start, end) for start, end in node.maintenance],
+        most_replicas=node.most_replicas,
     )
 
 

@@ -105,7 +105,10 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node. drain_deadline: seconds since 1970, with DRAINING only."""
+    """One node. drain_deadline: seconds since 1970, with DRAINING only.
+
+    most_replicas: how many replicas it takes at most; None: there is no such limit.
+    """
 
     name: str
     uid: str
@@ -122,6 +125,7 @@ class Node:
     slots: tuple[SlotGroup, ...] = ()
     extended: tuple[tuple[str, int], ...] = ()  # named resources in whole units
     maintenance: tuple[tuple[float, float], ...] = ()  # from and to, seconds since 1970
+    most_replicas: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ gives evidence.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from muster_cluster_agent.domain.fleet import Device, Foreign, Node, NodeState, SlotGroup, Taint
 from muster_cluster_agent.domain.kubernetes import hami
-from muster_cluster_agent.domain.kubernetes.amounts import Amounts, quantities
+from muster_cluster_agent.domain.kubernetes.amounts import Amounts, quantities, quantity
 from muster_cluster_agent.domain.kubernetes.hami import Registered
 from muster_cluster_agent.domain.kubernetes.pods import Pod, moment
 from muster_cluster_agent.domain.model import NodeHealth, NodeView, Slots
@@ -42,7 +42,8 @@ class KubernetesNode:
 
     silent_since: since when it has not been Ready; None: it is. tainted_at: when taints were added, where the cluster
     says so, by their keys. Times in seconds since 1970. single: the MIG profile of each device under the plugin's
-    strategy `single`. hami: what HAMi has registered of it; None: it is no HAMi node.
+    strategy `single`. hami: what HAMi has registered of it; None: it is no HAMi node. pods: how many pods its kubelet
+    runs at most; None: it does not say.
     """
 
     name: str
@@ -58,6 +59,7 @@ class KubernetesNode:
     tainted_at: tuple[tuple[str, float], ...] = ()
     single: str = ""
     hami: Registered | None = None
+    pods: int | None = None
 
 
 class DeviceSource(StrEnum):
@@ -103,7 +105,8 @@ def node_of(raw: Json) -> KubernetesNode:
     metadata, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
     ready: Json = next((one for one in status.get("conditions") or () if one["type"] == "Ready"), {})
     taints = tuple(Taint(one["key"], one.get("value", ""), one["effect"]) for one in spec.get("taints") or ())
-    found = quantities(status.get("allocatable") or {})
+    allocatable = status.get("allocatable") or {}
+    found = quantities(allocatable)
     annotations = metadata.get("annotations") or {}
     deadline = annotations.get(DRAIN_DEADLINE)
     return KubernetesNode(
@@ -122,6 +125,7 @@ def node_of(raw: Json) -> KubernetesNode:
         ),
         out_of_service=any(one.key == OUT_OF_SERVICE for one in taints),
         hami=hami.registered(annotations[hami.REGISTERED]) if hami.REGISTERED in annotations else None,
+        pods=int(quantity(str(allocatable["pods"]))) if "pods" in allocatable else None,
         single=profile_of((metadata.get("labels") or {}).get(_PRODUCT, "").partition(_SINGLE)[2]),
         tainted_at=tuple((one["key"], at) for one in spec.get("taints") or () if (at := moment(one.get("timeAdded")))),
     )
@@ -140,7 +144,7 @@ def drained_by(node: KubernetesNode, counting: Counting, now: float) -> float | 
 
 def reported(
     node: KubernetesNode,
-    others: Iterable[Pod],
+    others: Collection[Pod],
     counting: Counting,
     drained_by: float | None = None,
     apart: ToldApart | None = None,
@@ -177,6 +181,7 @@ def reported(
         extended=tuple(
             (name, amount) for name, amount in node.allocatable.extended if not _is_device(name, counting.resource)
         ),
+        most_replicas=None if node.pods is None else max(0, node.pods - len(others)),
     )
 
 

@@ -693,6 +693,7 @@ class Node(_message.Message):
     EXTENDED_FIELD_NUMBER: _builtins.int
     MAINTENANCE_FIELD_NUMBER: _builtins.int
     SLOTS_FIELD_NUMBER: _builtins.int
+    MOST_REPLICAS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name, unique in the cluster."""
     uid: _builtins.str
@@ -707,6 +708,10 @@ class Node(_message.Message):
     """Memory that Muster and others may use, in bytes."""
     pool: _builtins.str
     """The node pool, from the label that the cluster names for it; default where there is none."""
+    most_replicas: _builtins.int
+    """How many replicas of Muster it takes at most; absent: there is no such limit. On a Kubernetes cluster: its
+    allocatable pods without the pods of others.
+    """
     @_builtins.property
     def drain_deadline(self) -> _timestamp_pb2.Timestamp:
         """DRAINING: when it has to be empty."""
@@ -757,12 +762,15 @@ class Node(_message.Message):
         extended: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         maintenance: _abc.Iterable[Global___MaintenanceWindow] | None = ...,
         slots: _abc.Iterable[Global___SlotGroup] | None = ...,
+        most_replicas: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["drain_deadline", b"drain_deadline", "foreign", b"foreign"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_most_replicas", b"_most_replicas", "drain_deadline", b"drain_deadline", "foreign", b"foreign", "most_replicas", b"most_replicas"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "cpu_milli", b"cpu_milli", "devices", b"devices", "drain_deadline", b"drain_deadline", "extended", b"extended", "foreign", b"foreign", "labels", b"labels", "maintenance", b"maintenance", "memory_bytes", b"memory_bytes", "name", b"name", "pool", b"pool", "slots", b"slots", "state", b"state", "taints", b"taints", "uid", b"uid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_most_replicas", b"_most_replicas", "boot_id", b"boot_id", "cpu_milli", b"cpu_milli", "devices", b"devices", "drain_deadline", b"drain_deadline", "extended", b"extended", "foreign", b"foreign", "labels", b"labels", "maintenance", b"maintenance", "memory_bytes", b"memory_bytes", "most_replicas", b"most_replicas", "name", b"name", "pool", b"pool", "slots", b"slots", "state", b"state", "taints", b"taints", "uid", b"uid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__most_replicas: _TypeAlias = _typing.Literal["most_replicas"]  # noqa: Y015
+    _WhichOneofArgType__most_replicas: _TypeAlias = _typing.Literal["_most_replicas", b"_most_replicas"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__most_replicas) -> _WhichOneofReturnType__most_replicas | None: ...
 
 Global___Node: _TypeAlias = Node  # noqa: Y015
 
@@ -1568,6 +1576,8 @@ class NodeView(_message.Message):
     DRAIN_DEADLINE_FIELD_NUMBER: _builtins.int
     LAYOUT_FIELD_NUMBER: _builtins.int
     LAYOUT_FAILURE_FIELD_NUMBER: _builtins.int
+    MOST_REPLICAS_FIELD_NUMBER: _builtins.int
+    REPLICAS_FIELD_NUMBER: _builtins.int
     cluster: _builtins.str
     """The cluster."""
     name: _builtins.str
@@ -1590,6 +1600,10 @@ class NodeView(_message.Message):
     """Who ordered it."""
     layout_failure: _builtins.str
     """Why its last change of layout failed; empty: it did not."""
+    most_replicas: _builtins.int
+    """How many replicas it takes at most; absent: there is no such limit."""
+    replicas: _builtins.int
+    """The replicas on it, and those that have been promised a place there."""
     @_builtins.property
     def devices(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeviceUse]:
         """The devices."""
@@ -1624,12 +1638,16 @@ class NodeView(_message.Message):
         drain_deadline: _timestamp_pb2.Timestamp | None = ...,
         layout: Global___LayoutChange | None = ...,
         layout_failure: _builtins.str = ...,
+        most_replicas: _builtins.int | None = ...,
+        replicas: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["drain_deadline", b"drain_deadline", "layout", b"layout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_most_replicas", b"_most_replicas", "drain_deadline", b"drain_deadline", "layout", b"layout", "most_replicas", b"most_replicas"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "cpu_milli", b"cpu_milli", "devices", b"devices", "drain_deadline", b"drain_deadline", "free_cpu_milli", b"free_cpu_milli", "free_memory_bytes", b"free_memory_bytes", "layout", b"layout", "layout_failure", b"layout_failure", "memory_bytes", b"memory_bytes", "name", b"name", "ordered", b"ordered", "ordered_by", b"ordered_by", "pool", b"pool", "state", b"state", "taints", b"taints"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_most_replicas", b"_most_replicas", "cluster", b"cluster", "cpu_milli", b"cpu_milli", "devices", b"devices", "drain_deadline", b"drain_deadline", "free_cpu_milli", b"free_cpu_milli", "free_memory_bytes", b"free_memory_bytes", "layout", b"layout", "layout_failure", b"layout_failure", "memory_bytes", b"memory_bytes", "most_replicas", b"most_replicas", "name", b"name", "ordered", b"ordered", "ordered_by", b"ordered_by", "pool", b"pool", "replicas", b"replicas", "state", b"state", "taints", b"taints"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__most_replicas: _TypeAlias = _typing.Literal["most_replicas"]  # noqa: Y015
+    _WhichOneofArgType__most_replicas: _TypeAlias = _typing.Literal["_most_replicas", b"_most_replicas"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__most_replicas) -> _WhichOneofReturnType__most_replicas | None: ...
 
 Global___NodeView: _TypeAlias = NodeView  # noqa: Y015
 
