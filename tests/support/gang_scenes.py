@@ -9,7 +9,7 @@ from muster_scheduler.domain.asked.requests import Grant, Holder, Kind, Role, Sh
 from muster_scheduler.domain.asked.terms import Wish
 from muster_scheduler.domain.books.inventory import Inventory
 from muster_scheduler.domain.fleet.fitting import fit
-from muster_scheduler.domain.fleet.nodes import Device, Mig, Node, NodeState
+from muster_scheduler.domain.fleet.nodes import UNBOUNDED, Device, Mig, Node, NodeState
 from muster_scheduler.domain.journal import Journal
 
 BLOCK, RACK = "block", "rack"
@@ -26,11 +26,18 @@ class Scene(NamedTuple):
     wish: Wish
 
 
-def scene(seed: int, *, nodes: int, devices: int, size: int, roles: int, grouped: bool = False) -> Scene:
-    """A fleet of 1 to `nodes` nodes and a gang of 1 to `roles` roles of 1 to `size` replicas."""
+def scene(
+    seed: int, *, nodes: int, devices: int, size: int, roles: int, grouped: bool = False, limited: bool = False
+) -> Scene:
+    """A fleet of 1 to `nodes` nodes and a gang of 1 to `roles` roles of 1 to `size` replicas.
+
+    limited: some nodes take few replicas.
+    """
     dice = random.Random(seed)
     inventory = Inventory(Journal())
     made = [_node(dice, number, devices) for number in range(dice.randint(1, nodes))]
+    if limited:
+        _limit(random.Random(seed), made)
     inventory.put_nodes(made)
     for number, node in enumerate(made):
         _occupy(dice, inventory, number, node)
@@ -39,6 +46,11 @@ def scene(seed: int, *, nodes: int, devices: int, size: int, roles: int, grouped
     wish = _wish(dice, sizes, grouped=grouped)
     asked = tuple(Role(f"role-{i}", n, s, charge_of(s)) for i, (n, s) in enumerate(zip(sizes, kinds, strict=True)))
     return Scene(inventory, made, asked, wish)
+
+
+def _limit(dice: random.Random, nodes: list[Node]) -> None:
+    for node in nodes:
+        node.most_replicas = dice.choice((0, 1, 2, 4, UNBOUNDED))
 
 
 def _node(dice: random.Random, number: int, devices: int) -> Node:

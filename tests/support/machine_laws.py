@@ -185,7 +185,11 @@ def _fits_in(world: World, workload: Workload, request: Request, cluster: str, p
 def _possible(world: World, roles: tuple[Role, ...], wish: Wish, nodes: list[Node]) -> bool:
     if wish.group and any(role.size > wish.group_size and role.size % wish.group_size for role in roles):
         return False  # replicas are left over that would be in no group
-    key = (roles, wish, *((n.labels, n.free_cpu, n.free_memory, n.free_slots, _cards(n)) for n in nodes))
+    key = (
+        roles,
+        wish,
+        *((n.labels, n.free_cpu, n.free_memory, n.free_replicas, n.free_slots, _cards(n)) for n in nodes),
+    )
     if key not in _KNOWN:
         if len(_KNOWN) >= _MOST_KNOWN:
             _KNOWN.clear()

@@ -16,7 +16,7 @@ from muster_scheduler.domain.asked.workloads import SECOND
 from muster_scheduler.domain.books.pools import NodePool, Strategy
 from muster_scheduler.domain.books.queues import Project
 from muster_scheduler.domain.fleet.clusters import Profile
-from muster_scheduler.domain.fleet.nodes import Mig, NodeState
+from muster_scheduler.domain.fleet.nodes import UNBOUNDED, Mig, NodeState
 from muster_scheduler.domain.fleet.objects import Objects, ReportedObjects
 from tests.support.checked_fleet import Checked
 from tests.support.machine_shapes import first, others, second
@@ -60,10 +60,13 @@ class Surroundings(RuleBasedStateMachine):
         deadline=st.sampled_from([0, 10, 100]),
         effect=st.sampled_from(["", "", "NoSchedule", "NoExecute", "PreferNoSchedule"]),
         windows=st.sampled_from([(), (), (-30,), (60,), (-30, 400)]),
+        most=st.sampled_from([UNBOUNDED, UNBOUNDED, 0, 1, 3]),
     )
-    def change_node(self, state: NodeState, broken: bool, deadline: int, effect: str, windows: tuple[int, ...]) -> None:
+    def change_node(
+        self, state: NodeState, broken: bool, deadline: int, effect: str, windows: tuple[int, ...], most: int
+    ) -> None:
         changed = first(healthy=not broken)
-        changed.state = state
+        changed.state, changed.most_replicas = state, most
         changed.drain_deadline = self.fleet.now + deadline * SECOND if deadline else 0
         changed.taints = (("k", "v", effect),) if effect else ()
         changed.windows = tuple((self.fleet.now + at * SECOND, self.fleet.now + (at + 60) * SECOND) for at in windows)

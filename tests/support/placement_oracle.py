@@ -36,6 +36,7 @@ class Spot(NamedTuple):
 
     cpu: int
     memory: int
+    replicas: int  # how many more it takes
     slots: int
     cards: tuple[Card, ...]
 
@@ -110,8 +111,14 @@ def _place(spots: tuple[Spot, ...], area: list[int], shape: Shape, replicas: int
 
 def _spot(node: Node) -> Spot:
     if not node.open:
-        return Spot(-1, -1, 0, ())
-    return Spot(node.free_cpu, node.free_memory, node.free_slots, tuple(sorted(_cards(node))))
+        return Spot(-1, -1, 0, 0, ())
+    return Spot(
+        node.free_cpu,
+        node.free_memory,
+        node.most_replicas - len(node.entries),
+        node.free_slots,
+        tuple(sorted(_cards(node))),
+    )
 
 
 def _cards(node: Node) -> Iterator[Card]:
@@ -129,9 +136,9 @@ def media(device: Device) -> tuple[str, ...]:
 
 def _ways(spot: Spot, shape: Shape) -> set[Spot]:
     """The node after one replica more, in every way that there is."""
-    if spot.cpu < shape.cpu or spot.memory < shape.memory:
+    if spot.cpu < shape.cpu or spot.memory < shape.memory or spot.replicas <= 0:
         return set()
-    left = spot._replace(cpu=spot.cpu - shape.cpu, memory=spot.memory - shape.memory)
+    left = spot._replace(cpu=spot.cpu - shape.cpu, memory=spot.memory - shape.memory, replicas=spot.replicas - 1)
     if shape.kind is Kind.NONE:
         return {left}
     if shape.kind is Kind.WHOLE and spot.slots:

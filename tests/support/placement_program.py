@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 
 from muster_kernel.mig import CARDS
 from muster_scheduler.domain.asked.requests import Kind, Role, Shape
-from muster_scheduler.domain.fleet.nodes import Device, Mode, Node
+from muster_scheduler.domain.fleet.nodes import UNBOUNDED, Device, Mode, Node
 from tests.support.gang_scenes import Scene
 from tests.support.placement_oracle import areas, domains, media, takes
 
@@ -147,7 +147,8 @@ def _in_one_domain(program: _Program, scene: Scene, counts: list[list[int]]) -> 
 
 
 def _on_host(program: _Program, scene: Scene, node: Node, here: list[int]) -> None:
-    if not node.open or node.free_cpu < 0 or node.free_memory < 0:
+    places = node.most_replicas - len(node.entries)
+    if not node.open or min(node.free_cpu, node.free_memory, places) < 0:
         for x in here:
             program.row([(x, 1.0)], 0, 0)
         return
@@ -155,6 +156,8 @@ def _on_host(program: _Program, scene: Scene, node: Node, here: list[int]) -> No
     program.row([(x, float(s.cpu)) for x, s in zip(here, shapes, strict=True)], 0, node.free_cpu)
     gib = float(1 << 30)
     program.row([(x, s.memory / gib) for x, s in zip(here, shapes, strict=True)], 0, node.free_memory / gib)
+    if node.most_replicas < UNBOUNDED:
+        program.row([(x, 1.0) for x in here], 0, places)
 
 
 def _on_devices(program: _Program, scene: Scene, node: Node, here: list[int], opened: float) -> None:

@@ -36,6 +36,7 @@ class Part:
     milli: int = 1000
     bytes: int = ALL
     slices: int = 0
+    replicas: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,10 @@ def running(works: Sequence[Work]) -> Running:
     parts = [part for work in works for part in work.parts]
     first = np.cumsum([0, *(len(work.parts) for work in works)])
     nothing = np.zeros(len(parts), np.int64)
-    columns = {name: _column(parts, name) for name in ("node", "cpu", "memory", "slots", "milli", "bytes", "slices")}
+    columns = {
+        name: _column(parts, name)
+        for name in ("node", "cpu", "memory", "replicas", "slots", "milli", "bytes", "slices")
+    }
     held = Held(first.astype(np.int64), extra=nothing[:, None][:, :0], anonymous=nothing, media=nothing, **columns)
     names = ("queue", "interrupted", "lost", "placed", "priority")
     queue, interrupted, lost, placed, priority = (_column(works, name) for name in names)

@@ -10,6 +10,7 @@ import numpy as np
 from muster_kernel.quantities import GPU
 from muster_scheduler.domain.asked.requests import Kind, Shape, charge_of
 from muster_scheduler.domain.fleet.columns import Columns
+from muster_scheduler.domain.fleet.nodes import UNBOUNDED
 from muster_scheduler.domain.room.values import ALL, Question, Running, Taker, Tree
 from tests.support.pools import GIB, Part, Work, occupy, pool, running
 
@@ -41,8 +42,16 @@ def case_of(seed: int) -> Case:
     nodes = rng.randint(1, 6)
     columns = pool(nodes, CARDS, cpu=rng.choice((8_000, 12_000)), memory=64 * GIB)
     works = _works(rng, nodes)
+    if seed % 4 == 0:
+        _limit(random.Random(seed), columns, works)
     listed = running(works)
     return Case(occupy(columns, listed), listed, _tree(rng, listed), _taker(rng, nodes))
+
+
+def _limit(rng: random.Random, columns: Columns, works: list[Work]) -> None:
+    """Every node takes what runs there, and few replicas more."""
+    held = np.bincount([part.node for work in works for part in work.parts], minlength=len(columns))
+    columns.replicas[:] = held + [rng.choice((0, 1, 2, UNBOUNDED)) for _ in held]
 
 
 def _works(rng: random.Random, nodes: int) -> list[Work]:

@@ -53,6 +53,7 @@ class WaitingReason(StrEnum):
     RESERVED = "Reserved"
     NO_CAPACITY = "NoCapacity"
     NO_HOST_CAPACITY = "NoHostCapacity"
+    REPLICAS_FULL = "ReplicasFull"
     FRAGMENTED = "Fragmented"
     TOPOLOGY = "Topology"
     APART = "Apart"
@@ -217,6 +218,7 @@ class Constraint(StrEnum):
     CPU = "Cpu"
     MEMORY = "Memory"
     RESOURCE = "Resource"
+    REPLICAS_FULL = "ReplicasFull"
     FITS = "Fits"
 
 
@@ -292,6 +294,7 @@ FOR_ROOM: Final = frozenset(
         WaitingReason.RESERVED,
         WaitingReason.NO_CAPACITY,
         WaitingReason.NO_HOST_CAPACITY,
+        WaitingReason.REPLICAS_FULL,
         WaitingReason.FRAGMENTED,
         WaitingReason.TOPOLOGY,
         WaitingReason.APART,

@@ -247,6 +247,10 @@ _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         "no node has the CPU and memory free for its {replicas:replica|replicas}",
         ("replicas",),
     ),
+    WaitingReason.REPLICAS_FULL: (
+        "{nodes:node has|nodes have} enough free for it, but may run no more pods",
+        ("nodes",),
+    ),
     WaitingReason.FRAGMENTED: (
         "{free:GPU is|GPUs are} free in sum, but not where {requested} could be placed together",
         ("requested", "free"),

@@ -46,10 +46,12 @@ def places(given_scene: Scene, placements: tuple[Placement, ...], levels: tuple[
     return [place_of(given_scene.nodes[n], levels) for n in nodes]
 
 
-@given(_SEEDS, _LEVELS, _ORDERS)
+@given(_SEEDS, _LEVELS, _ORDERS, st.booleans())
 @settings(max_examples=200, deadline=None)
-def test_brute_force_agrees_on_what_can_stand_apart(seed: int, levels: tuple[str, ...], order: NodeOrder) -> None:
-    given_scene = scene(seed, nodes=6, devices=3, size=3, roles=3)
+def test_brute_force_agrees_on_what_can_stand_apart(
+    seed: int, levels: tuple[str, ...], order: NodeOrder, limited: bool
+) -> None:
+    given_scene = scene(seed, nodes=6, devices=3, size=3, roles=3, limited=limited)
     answer = answered(given_scene, levels, order, required=True)
     assert isinstance(answer, Refusal) is not possible(given_scene, levels)
     if isinstance(answer, Refusal):

@@ -18,7 +18,7 @@ from muster_scheduler.domain.books.pools import NodePool, Strategy
 from muster_scheduler.domain.books.queues import Department, Project
 from muster_scheduler.domain.deciding import batch, seeking
 from muster_scheduler.domain.fleet.clusters import Profile
-from muster_scheduler.domain.fleet.nodes import Mig, Node, NodeState
+from muster_scheduler.domain.fleet.nodes import UNBOUNDED, Mig, Node, NodeState
 from muster_scheduler.domain.placement.place import Budget
 from muster_scheduler.domain.state import State
 from muster_scheduler.domain.turning import batching
@@ -101,6 +101,7 @@ def nodes(draw: st.DrawFn) -> list[Node]:
             slots=slots,
             cards=[] if slots else cards,
         )
+        each.most_replicas = draw(st.sampled_from([UNBOUNDED, UNBOUNDED, UNBOUNDED, 0, 1, 3]))
         each.taints = draw(st.sampled_from([(), (), (), (("k", "v", "PreferNoSchedule"),)]))
         each.windows = draw(st.sampled_from([(), (), (), ((START + 7200 * SECOND, START + 9000 * SECOND),)]))
         made.append(each)

@@ -16,7 +16,7 @@ from muster_scheduler.domain.deciding.batch import RETIRES, Heads
 from muster_scheduler.domain.deciding.seeking import Seeker
 from muster_scheduler.domain.deciding.shapes import Terms, row_of
 from muster_scheduler.domain.fleet.columns import columns_of, differences
-from muster_scheduler.domain.fleet.nodes import Device, Node, NodeState
+from muster_scheduler.domain.fleet.nodes import UNBOUNDED, Device, Node, NodeState
 from tests.support.deciding_oracle import Expected, Oracle, plain
 from tests.support.trees import one_queue
 
@@ -36,7 +36,9 @@ def nodes(draw: st.DrawFn) -> list[Node]:
             card.tally()
         state = NodeState.READY if draw(st.integers(0, 9)) else NodeState.CORDONED
         cpu, memory = draw(st.sampled_from([0, 1_000, 1_040, 4_000])), draw(st.sampled_from([2, 16])) * GIB
-        made.append(Node("c", f"n{number:03}", "p", cpu=cpu, memory=memory, devices=cards, state=state))
+        most = draw(st.sampled_from([UNBOUNDED, UNBOUNDED, UNBOUNDED, 0, 1, 2]))
+        name = f"n{number:03}"
+        made.append(Node("c", name, "p", cpu=cpu, memory=memory, devices=cards, state=state, most_replicas=most))
     return made
 
 

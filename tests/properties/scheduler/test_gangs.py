@@ -27,13 +27,15 @@ from tests.support.placement_oracle import fits
 from tests.support.placement_program import fewest_nodes
 
 _SEEDS = st.integers(0, 1 << 30)
+_LIMITED = st.booleans()
 
 
 def _answer(given_scene: Scene) -> tuple[Placement, ...] | Refusal:
     topology = topology_of((BLOCK, RACK), [node.labels for node in given_scene.nodes])
     columns = columns_of(given_scene.nodes)
     before = {
-        name: getattr(columns, name).copy() for name in ("cpu", "memory", "idle", "mode", "milli", "bytes", "mask")
+        name: getattr(columns, name).copy()
+        for name in ("cpu", "memory", "replicas", "idle", "mode", "milli", "bytes", "mask")
     }
     answer = place_gang(columns, topology, given_scene.roles, given_scene.wish)
     for name, column in before.items():
@@ -59,7 +61,7 @@ def _charge(given_scene: Scene, placements: tuple[Placement, ...]) -> None:
                 assert len(set(devices)) == len(devices)
                 assert len(devices) + grant.slots == role.shape.devices
                 given_scene.inventory.charge(Holder("w", 1, 1, role.name, run.first + at, 0), node.key, grant)
-            assert min(node.free_cpu, node.free_memory) >= 0
+            assert min(node.free_cpu, node.free_memory, node.free_replicas) >= 0
             assert node.slots - node.used_slots >= 0
     given_scene.inventory.check()
 
@@ -87,10 +89,10 @@ def _keeps_wish(given_scene: Scene, placements: tuple[Placement, ...]) -> None:
             assert all(home is not None for _, home in homes_by_group)
 
 
-@given(_SEEDS)
+@given(_SEEDS, _LIMITED)
 @settings(max_examples=150, deadline=None)
-def test_brute_force_agrees_on_what_fits(seed: int) -> None:
-    given_scene = scene(seed, nodes=5, devices=3, size=3, roles=3)
+def test_brute_force_agrees_on_what_fits(seed: int, limited: bool) -> None:
+    given_scene = scene(seed, nodes=5, devices=3, size=3, roles=3, limited=limited)
     possible = fits(given_scene)
     answer = _answer(given_scene)
     assert isinstance(answer, Refusal) is not possible
@@ -101,10 +103,10 @@ def test_brute_force_agrees_on_what_fits(seed: int) -> None:
         _keeps_wish(given_scene, answer)
 
 
-@given(_SEEDS)
+@given(_SEEDS, _LIMITED)
 @settings(max_examples=100, deadline=None)
-def test_brute_force_agrees_on_groups_that_stay_together(seed: int) -> None:
-    given_scene = scene(seed, nodes=5, devices=3, size=4, roles=1, grouped=True)
+def test_brute_force_agrees_on_groups_that_stay_together(seed: int, limited: bool) -> None:
+    given_scene = scene(seed, nodes=5, devices=3, size=4, roles=1, grouped=True, limited=limited)
     possible = fits(given_scene)
     answer = _answer(given_scene)
     assert isinstance(answer, Refusal) is not possible
@@ -113,10 +115,10 @@ def test_brute_force_agrees_on_groups_that_stay_together(seed: int) -> None:
         _keeps_wish(given_scene, answer)
 
 
-@given(_SEEDS)
+@given(_SEEDS, _LIMITED)
 @settings(max_examples=60, deadline=None)
-def test_a_mixed_integer_program_agrees_on_larger_fleets(seed: int) -> None:
-    given_scene = scene(seed, nodes=30, devices=8, size=12, roles=2)
+def test_a_mixed_integer_program_agrees_on_larger_fleets(seed: int, limited: bool) -> None:
+    given_scene = scene(seed, nodes=30, devices=8, size=12, roles=2, limited=limited)
     fewest = fewest_nodes(given_scene)
     answer = _answer(given_scene)
     if isinstance(answer, Refusal):
@@ -129,10 +131,10 @@ def test_a_mixed_integer_program_agrees_on_larger_fleets(seed: int) -> None:
         _keeps_wish(given_scene, answer)
 
 
-@given(_SEEDS)
+@given(_SEEDS, _LIMITED)
 @settings(max_examples=150, deadline=None)
-def test_a_node_takes_as_many_as_the_books_allow_and_not_one_more(seed: int) -> None:
-    given_scene = scene(seed, nodes=3, devices=4, size=1, roles=1)
+def test_a_node_takes_as_many_as_the_books_allow_and_not_one_more(seed: int, limited: bool) -> None:
+    given_scene = scene(seed, nodes=3, devices=4, size=1, roles=1, limited=limited)
     shape = given_scene.roles[0].shape
     counted = counts_of(columns_of(given_scene.nodes), shape, 100)
     for number, node in enumerate(given_scene.nodes):

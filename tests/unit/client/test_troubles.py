@@ -43,3 +43,15 @@ def test_a_card_in_mig_mode_is_no_free_gpu() -> None:
     Console(width=80, file=shown).print(wide.node(node))
     assert "(3g.20gb) 1g.5gb" in shown.getvalue()
     assert wide._free(card) == "4/7"
+
+
+def test_a_limit_of_pods_is_shown_as_free_and_all() -> None:
+    node, other = fleet_pb2.NodeView(name="n", most_replicas=7, replicas=2), fleet_pb2.NodeView(name="o", replicas=2)
+    assert (tables.free_replicas(node), tables.free_replicas(other)) == ("5/7", "")
+    shown = [StringIO() for _ in range(3)]
+    for into, what in zip(shown, (wide.node(node), tables.nodes([node, other]), tables.nodes([other])), strict=True):
+        Console(width=120, file=into).print(what)
+    described, both, alone = (each.getvalue() for each in shown)
+    assert "Replicas   room for 5 of 7, by the limit of pods" in described
+    assert "REPLICAS" in both
+    assert "REPLICAS" not in alone

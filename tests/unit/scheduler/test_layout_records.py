@@ -18,7 +18,7 @@ from muster_scheduler import stream
 from muster_scheduler.adapters.outgoing import Publisher
 from muster_scheduler.domain import events
 from muster_scheduler.domain.fleet.clusters import Profile
-from muster_scheduler.domain.fleet.nodes import Mig
+from muster_scheduler.domain.fleet.nodes import UNBOUNDED, Mig
 from tests.support.fleets import Fleet, node
 
 STATIC = Profile(backend="kubernetes", anonymous=True, mig=Mig.STATIC)
@@ -73,6 +73,12 @@ def test_answers_are_read() -> None:
     assert done.now is not None
     assert (done.cluster, done.node, done.revision, done.failure) == ("c1", "a", 5, "")
     assert [(group.resource, group.units) for group in done.now.groups] == [("nvidia.com/mig-1g.10gb", 7)]
+    assert done.now.most_replicas == UNBOUNDED
+    now.most_replicas = 0
+    full = stream.translate(event(agent_pb2.LayoutChanged(node="a", now=now, revision=5)))
+    assert isinstance(full, events.LayoutReported)
+    assert full.now is not None
+    assert full.now.most_replicas == 0
     why = workload_pb2.Reason(code="LayoutFailed", message="no")
     failed = stream.translate(event(agent_pb2.LayoutFailed(node="a", reason=why, revision=5)))
     assert isinstance(failed, events.LayoutReported)

@@ -17,7 +17,7 @@ from muster_scheduler.domain.books.pools import NodePool, Strategy
 from muster_scheduler.domain.books.queues import Department, Project
 from muster_scheduler.domain.fleet.clusters import Cluster, Profile
 from muster_scheduler.domain.fleet.layouts import LayoutChange
-from muster_scheduler.domain.fleet.nodes import Device, Node, NodeState, SlotGroup
+from muster_scheduler.domain.fleet.nodes import UNBOUNDED, Device, Node, NodeState, SlotGroup
 from muster_scheduler.domain.fleet.objects import Objects, ReportedObjects
 from muster_scheduler.domain.fleet.snapshots import HeldParts, InventoryPart
 from muster_scheduler.domain.shares.decay import Faded
@@ -89,6 +89,7 @@ class NodeBody:
     groups: tuple[SlotGroup, ...] = ()
     layout: LayoutChange | None = None
     layout_failure: str = ""
+    most_replicas: int = UNBOUNDED
 
 
 @dataclass(frozen=True, slots=True)

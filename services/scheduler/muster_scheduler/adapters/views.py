@@ -13,7 +13,7 @@ from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.clusters import Profile, Standing
 from muster_scheduler.domain.fleet.layouts import LayoutChange
-from muster_scheduler.domain.fleet.nodes import Device, Mig, Mode, Node
+from muster_scheduler.domain.fleet.nodes import UNBOUNDED, Device, Mig, Mode, Node
 from muster_scheduler.domain.fleet.slots import is_slot
 
 _STANDINGS: Final = {
@@ -158,7 +158,10 @@ def node(world: World, of: Node) -> fleet_pb2.NodeView:
         taints=[fleet_pb2.Taint(key=key, value=value, effect=effect) for key, value, effect in of.taints],
         ordered_by=of.ordered_by,
         layout_failure=of.layout_failure,
+        replicas=len(of.entries),
     )
+    if of.most_replicas < UNBOUNDED:
+        view.most_replicas = of.most_replicas
     if of.layout is not None:
         view.layout.CopyFrom(_layout(of.layout))
     if of.ordered is not None:

@@ -123,7 +123,9 @@ class ReplicaBody(msgspec.Struct, frozen=True, omit_defaults=True):
     substate_since: int = 0
 
 
-LATER_REASONS: Final = frozenset({WaitingReason.DATA_ELSEWHERE, WaitingReason.DATA_MISSING, WaitingReason.REFUSED})
+LATER_REASONS: Final = frozenset(
+    {WaitingReason.DATA_ELSEWHERE, WaitingReason.DATA_MISSING, WaitingReason.REFUSED, WaitingReason.REPLICAS_FULL}
+)
 """Reasons that the last release does not know: it would refuse a row with one of them in `told`."""
 _APART: Final = frozenset({"avoid", "replacements", "failures", "old_generation", "told", "told_later"})
 """Fields of a body whose form differs from the attributes of a workload."""

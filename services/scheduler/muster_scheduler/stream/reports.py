@@ -18,7 +18,7 @@ from muster_scheduler.domain import events as domain
 from muster_scheduler.domain.asked.requests import Kind, Share
 from muster_scheduler.domain.asked.workloads import ReplicaState
 from muster_scheduler.domain.fleet.clusters import Profile
-from muster_scheduler.domain.fleet.nodes import Device, Mig, Node, NodeState, SlotGroup
+from muster_scheduler.domain.fleet.nodes import UNBOUNDED, Device, Mig, Node, NodeState, SlotGroup
 from muster_scheduler.domain.fleet.objects import CLAIMS, CONFIG_MAPS, Objects, ReportedObjects
 from muster_scheduler.domain.fleet.slots import is_slot
 from muster_scheduler.domain.fleet.snapshots import DIGEST_BYTES, MOST_PARTS, InventoryPart, SnapshotPart
@@ -188,6 +188,7 @@ def _node(cluster: str, node: fleet_pb2.Node) -> Node:
         windows=_windows(node.maintenance),
         extra=values.amounts(node.extended),
         foreign_extra=values.amounts(node.foreign.extended),
+        most_replicas=node.most_replicas if node.HasField("most_replicas") else UNBOUNDED,
     )
 
 

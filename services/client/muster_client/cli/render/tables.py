@@ -135,9 +135,11 @@ def _cards(cluster: fleet_pb2.Cluster) -> str:
 
 
 def nodes(items: Iterable[fleet_pb2.NodeView]) -> Table:
-    """One line a node."""
+    """One line a node; how many more replicas it takes only where a node has a limit."""
+    items = list(items)
+    limited = any(each.HasField("most_replicas") for each in items)
     return grid(
-        ["NODE", "CLUSTER", "POOL", "STATE", "CPU", "MEMORY", "GPUS FREE", "HELD BY"],
+        ["NODE", "CLUSTER", "POOL", "STATE", "CPU", "MEMORY", *(["REPLICAS"] * limited), "GPUS FREE", "HELD BY"],
         (
             [
                 each.name,
@@ -146,13 +148,21 @@ def nodes(items: Iterable[fleet_pb2.NodeView]) -> Table:
                 "MIG layout" if each.HasField("layout") else coloured(node_state_word(each.state)),
                 f"{cores(each.free_cpu_milli)}/{cores(each.cpu_milli)}",
                 f"{memory(each.free_memory_bytes)}/{memory(each.memory_bytes)}",
+                *([free_replicas(each) or "-"] * limited),
                 free_gpus(each),
                 ", ".join(sorted({name for device in each.devices for name in device.workloads})) or "-",
             ]
             for each in items
         ),
-        right=["CPU", "MEMORY", "GPUS FREE"],
+        right=["CPU", "MEMORY", "REPLICAS", "GPUS FREE"],
     )
+
+
+def free_replicas(node: fleet_pb2.NodeView) -> str:
+    """Return how many more replicas a node takes, of how many; empty if nothing limits them."""
+    if not node.HasField("most_replicas"):
+        return ""
+    return f"{max(0, node.most_replicas - node.replicas)}/{node.most_replicas}"
 
 
 def free_gpus(node: fleet_pb2.NodeView) -> str:

@@ -55,6 +55,7 @@ def node(told: fleet_pb2.NodeView) -> Group:
         ("MIG layout", _layout(told)),
         ("CPU", f"{cores(told.free_cpu_milli)} of {cores(told.cpu_milli)} cores free"),
         ("Memory", f"{memory(told.free_memory_bytes)} of {memory(told.memory_bytes)} free"),
+        ("Replicas", _replicas(told)),
         ("Taints", ", ".join(f"{each.key}={each.value}:{each.effect}" for each in told.taints)),
     ]
     parts: list[RenderableType] = [Text(one_line(told.name), style="bold")]
@@ -73,6 +74,13 @@ def layout_words(change: fleet_pb2.LayoutChange) -> str:
     """What is known of a change of a node's MIG layout."""
     step = "the mig-manager is asked for it" if change.applying else "waits until nothing of Muster is left on the node"
     return f"changes to {change.config} ({step}), ordered by {change.by or 'an operator'}"
+
+
+def _replicas(told: fleet_pb2.NodeView) -> str:
+    if not told.HasField("most_replicas"):
+        return ""
+    free = max(0, told.most_replicas - told.replicas)
+    return f"room for {free} of {told.most_replicas}, by the limit of pods"
 
 
 def _layout(told: fleet_pb2.NodeView) -> str:

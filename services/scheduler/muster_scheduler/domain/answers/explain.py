@@ -16,6 +16,7 @@ from muster_scheduler.domain.answers.attempts import Attempt, Way, attempts
 from muster_scheduler.domain.answers.closed import limited, opened
 from muster_scheduler.domain.answers.endings import who_would_have_to_end
 from muster_scheduler.domain.answers.estimates import WITHOUT_ROOM, Estimate, estimate, kept_for
+from muster_scheduler.domain.answers.full_nodes import with_more_replicas
 from muster_scheduler.domain.answers.growing import Growth, growth_of
 from muster_scheduler.domain.answers.nearest import nearest
 from muster_scheduler.domain.answers.permitting import allowing, tolerating
@@ -257,6 +258,7 @@ def _unblockers(world: World, workload: Workload, request: Request, viewer: View
             found += opened(world, workload, request, pool, viewer)
             found += limited(world, workload, request, pool, viewer)
             found += healthy_again(world, workload, request, pool)
+            found += with_more_replicas(world, workload, request, pool, viewer)
             found += enough_quota(world, workload, request, pool, viewer)
         elif stands.reason.code is not WaitingReason.NO_PROJECT:
             found += larger(world, workload, request, pool, stands, viewer)

@@ -27,18 +27,23 @@ _SHORT: Final = frozenset(
         Constraint.CPU,
         Constraint.MEMORY,
         Constraint.RESOURCE,
+        Constraint.REPLICAS_FULL,
     }
 )
 
 
 class Lack(NamedTuple):
-    """What a node lacks for one replica, in 1/7,000 GPU, bytes of one GPU, milli-CPU, bytes, and of named resources."""
+    """What a node lacks for one replica, in 1/7,000 GPU, bytes of one GPU, milli-CPU, bytes, and of named resources.
+
+    replicas: 1 if its limit of pods allows no more.
+    """
 
     gpu: int = 0
     device_memory: int = 0
     cpu: int = 0
     memory: int = 0
     extra: tuple[tuple[str, int], ...] = ()
+    replicas: int = 0
 
     def in_words(self) -> str:
         """It, for a person: `1 GPU and 4 CPU`."""
@@ -47,6 +52,7 @@ class Lack(NamedTuple):
         parts += [f"{format_milli_cpu(self.cpu)} CPU"] if self.cpu else []
         parts += [f"{format_bytes(self.memory)} of memory"] if self.memory else []
         parts += [named_amount(*each) for each in self.extra]
+        parts += ["a place for 1 more pod"] if self.replicas else []
         return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else "".join(parts)
 
 
@@ -78,6 +84,7 @@ def lack_of(node: Node, shape: Shape) -> Lack | None:
         cpu=max(0, shape.cpu - max(0, node.free_cpu)),
         memory=max(0, shape.memory - max(0, node.free_memory)),
         extra=tuple((name, amount) for name, amount in missing if amount > 0),
+        replicas=max(0, 1 - node.free_replicas),
     )
     match shape.kind:
         case Kind.NONE:

@@ -52,6 +52,7 @@ PHRASES: Final[dict[Constraint, tuple[str, str]]] = {
     Constraint.NO_SLICE: _has("no room for that MIG slice"),
     Constraint.CPU: _has("too little free CPU"),
     Constraint.MEMORY: _has("too little free memory"),
+    Constraint.REPLICAS_FULL: ("may run no more pods", "may run no more pods"),
     Constraint.FITS: ("would do", "would do"),
 }
 # The same of nodes that would be too small even if nobody were on them: no wait helps there.

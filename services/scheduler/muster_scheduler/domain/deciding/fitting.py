@@ -26,7 +26,7 @@ def choose(rows: Rows, tables: Geometry, shape: Ints64, n: int, strategy: int) -
     Devices as `fleet.fitting.fit` takes them: the tightest shared card that is large enough, then an idle one, ties
     to the lowest slot; a strategy other than 0 (spread): the emptiest first.
     """
-    if rows.cpu[n] < shape[CPU] or rows.memory[n] < shape[MEM]:
+    if rows.cpu[n] < shape[CPU] or rows.memory[n] < shape[MEM] or rows.replicas[n] < 1:
         return NOWHERE, 0
     kind = shape[KIND]
     if kind == NONE:
@@ -145,6 +145,7 @@ def change(rows: Rows, tables: Geometry, shape: Ints64, n: int, mask: int, start
     """Takes one replica from the row (sign -1) or gives it back (+1)."""
     rows.cpu[n] += sign * shape[CPU]
     rows.memory[n] += sign * shape[MEM]
+    rows.replicas[n] += sign
     kind = shape[KIND]
     if kind == WHOLE and mask == 0:
         rows.idle[n] += sign * shape[DEVICES]

@@ -3,8 +3,8 @@
 Three families of sets, each by a quantised free amount: `idle` by (idle devices, free CPU), `shared` by the free
 hundredths of each card that is shared already, `sliced` by the longest MIG run that is left. A class adds only a set of
 eligible nodes, so that 32,000 shapes cost no more than one. Made by the seeker, searched by `searching`.
-Holds: the index is a function of the rows (`derive` makes it anew, a test compares); a node that is not open, or of
-which others took more than there was, stands nowhere.
+Holds: the index is a function of the rows (`derive` makes it anew, a test compares); a node that is not open, that
+takes no more replicas, or of which others took more than there was, stands nowhere.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def cpu_key(milli: int) -> int:
 def idle_key(index: Index, n: int) -> int:
     """Where a node stands in `idle`, or -1."""
     rows = index.rows
-    if not rows.open[n] or rows.cpu[n] < 0 or rows.memory[n] < 0:
+    if not rows.open[n] or rows.cpu[n] < 0 or rows.memory[n] < 0 or rows.replicas[n] < 1:
         return _NOWHERE
     level = min(int(rows.idle[n]), len(index.idle.counts) // CPU_KEYS - 1)
     return level * CPU_KEYS + cpu_key(int(rows.cpu[n]))
@@ -157,7 +157,8 @@ def displace(index: Index, n: int) -> None:
 @lean
 def shift(index: Index, shape: Ints64, n: int, mask: int, start: int, sign: int) -> None:
     """Takes one replica of the shape (sign -1) or gives it back (+1): the row and the sets of its node."""
-    if shape[KIND] != NONE:
+    # Where the last place is taken or given back, the node leaves or enters the sets of its devices as well.
+    if shape[KIND] != NONE or index.rows.replicas[n] == (1 if sign < 0 else 0):
         displace(index, n)
         change(index.rows, index.tables, shape, n, mask, start, sign)
         place(index, n)

@@ -19,11 +19,12 @@ def rewrite(index: Index, records: Ints64) -> None:
     """Every record in turn: its node leaves the index, takes its new row, and comes back where that belongs."""
     at = 0
     while at < len(records):
-        node, count = int(records[at]), int(records[at + 4])
+        node, count = int(records[at]), int(records[at + 5])
         displace(index, node)
         index.rows.cpu[node] = records[at + 1]
         index.rows.memory[node] = records[at + 2]
-        index.rows.idle[node] = records[at + 3]
+        index.rows.replicas[node] = records[at + 3]
+        index.rows.idle[node] = records[at + 4]
         for slot in range(count):
             write_cell(index.rows, node, slot, records, at + HEAD + slot * CELL)
         place(index, node)

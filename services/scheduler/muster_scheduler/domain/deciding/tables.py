@@ -24,6 +24,7 @@ class Rows(NamedTuple):
 
     cpu: Ints64
     memory: Ints64
+    replicas: Ints64
     idle: Ints32
     mode: NDArray[np.int8]
     milli: Ints32

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster_kernel.mig import CARDS
-from muster_scheduler.domain.fleet.nodes import Device, Mode, Node
+from muster_scheduler.domain.fleet.nodes import UNBOUNDED, Device, Mode, Node
 
 SLOTS: Final = 16
 ABSENT: Final = 0
@@ -48,11 +48,12 @@ class NodeType(NamedTuple):
 class Columns:
     """Shapes: [n] by node, [n, 16] by device slot, [n, R] by resource. Amounts are free, `*_total` what is there.
 
-    cpu: milli-CPU; memory, bytes, size: bytes; milli: thousandths of a card; mask: bits of taken MIG memory slices;
+    cpu: milli-CPU; memory, bytes, size: bytes; replicas: how many more the node takes, of whatever shape;
+    milli: thousandths of a card; mask: bits of taken MIG memory slices;
     media: bit of each `+me` profile (see `media_bit`) of which the card has its one instance;
     mode: one of the codes above; idle: whole cards that could be given (or free anonymous devices); open: takes new
     replicas; kind: index into `types`; card: index into `cards` of the slot's MIG geometry, -1 without one.
-    Negative `cpu` and `memory` are legal: others took more than there was.
+    Negative `cpu`, `memory` and `replicas` are legal: others took more than there was.
     """
 
     names: tuple[str, ...]
@@ -60,6 +61,7 @@ class Columns:
     resources: tuple[str, ...]
     cpu: Ints64
     memory: Ints64
+    replicas: Ints64
     extra: Ints64
     idle: Ints32
     mode: NDArray[np.int8]
@@ -84,7 +86,7 @@ class Columns:
         return replace(self, **{name: getattr(self, name).copy() for name in TAKEN})
 
 
-TAKEN: Final = ("cpu", "memory", "extra", "idle", "mode", "milli", "bytes", "mask", "media")
+TAKEN: Final = ("cpu", "memory", "replicas", "extra", "idle", "mode", "milli", "bytes", "mask", "media")
 CARD_NAMES: Final = tuple(sorted(CARDS))
 _CARD_NUMBERS: Final = {name: number for number, name in enumerate(CARD_NAMES)}
 
@@ -94,6 +96,7 @@ class Row(NamedTuple):
 
     cpu: int
     memory: int
+    replicas: int
     idle: int
     open: bool
     cpu_total: int
@@ -115,6 +118,7 @@ def row_of(node: Node) -> Row:
     return Row(
         node.free_cpu,
         node.free_memory,
+        node.free_replicas,
         node.idle,
         node.open,
         node.cpu,
@@ -141,10 +145,12 @@ _NO_CELLS: Final[tuple[tuple[int, ...], ...]] = ((),) * 7
 def record_of(node: Node) -> bytes:
     """What charging and giving back change of a node's row as int64, flat: a head, then one cell a device.
 
-    Head: ordinal, free milli-CPU, free bytes, idle devices, devices. Cell: as the fields of `Row` from `mode` on.
+    Head: ordinal, free milli-CPU, free bytes, free replicas, idle devices, devices. Cell: as the fields of `Row` from
+    `mode` on.
     """
     devices = node.devices[:SLOTS]
-    head = _HEAD.pack(node.ordinal, node.free_cpu, node.free_memory, node.idle, len(devices))
+    free = node.free_cpu, node.free_memory, node.free_replicas, node.idle
+    head = _HEAD.pack(node.ordinal, *free, len(devices))
     return head + b"".join([device.packed or _pack(device) for device in devices])
 
 
@@ -156,7 +162,7 @@ def _pack(device: Device) -> bytes:
     return device.packed
 
 
-HEAD: Final = 5
+HEAD: Final = 6
 CELL: Final = 7
 _HEAD: Final = Struct(f"{HEAD}q")
 _CELL: Final = Struct(f"{CELL}q")
@@ -226,7 +232,7 @@ def _write_rows(columns: Columns, rows: list[Row]) -> None:
 
 
 def empty(names: tuple[str, ...], types: tuple[NodeType, ...] = ()) -> Columns:
-    """Columns of closed nodes that have nothing."""
+    """Columns of closed nodes that have nothing, without a limit of replicas."""
     n = len(names)
     slots = (n, SLOTS)
     return Columns(
@@ -235,6 +241,7 @@ def empty(names: tuple[str, ...], types: tuple[NodeType, ...] = ()) -> Columns:
         (),
         cpu=np.zeros(n, np.int64),
         memory=np.zeros(n, np.int64),
+        replicas=np.full(n, UNBOUNDED, np.int64),
         extra=np.zeros((n, 0), np.int64),
         idle=np.zeros(n, np.int32),
         mode=np.zeros(slots, np.int8),
@@ -263,7 +270,7 @@ def write_row(columns: Columns, ordinal: int, row: Row) -> None:
         column[ordinal, count:] = nothing
 
 
-_BY_NODE: Final = ("cpu", "memory", "idle", "open", "cpu_total", "memory_total", "idle_total")
+_BY_NODE: Final = ("cpu", "memory", "replicas", "idle", "open", "cpu_total", "memory_total", "idle_total")
 _BY_SLOT: Final = (("mode", ABSENT), ("milli", 0), ("bytes", 0), ("size", 0), ("mask", 0), ("media", 0), ("card", -1))
 
 

@@ -29,6 +29,7 @@ def counts_of(columns: Columns, shape: Shape, most: int) -> Counts:
     counts = np.where(usable, np.int64(most), np.int64(0))
     _limit(counts, columns.cpu, shape.cpu)
     _limit(counts, columns.memory, shape.memory)
+    _limit(counts, columns.replicas, 1)
     if shape.kind is Kind.WHOLE:
         _limit(counts, columns.idle, shape.devices)
     elif shape.kind is not Kind.NONE:

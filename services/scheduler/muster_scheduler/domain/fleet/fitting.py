@@ -2,7 +2,7 @@
 
 Called by placement for a replica that is placed by itself, and by explanations.
 Holds: what it gives is free, and what it refuses is refused for the first constraint in the order cpu, memory, named
-resources, devices.
+resources, devices, replicas.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ def fit(node: Node, shape: Shape, mig: Mig = Mig.NONE) -> Grant | Constraint:
         return Constraint.CPU
     if node.free_memory < shape.memory:
         return Constraint.MEMORY
-    if shape.extra:
-        if any(node.free_extra(name) < amount for name, amount in shape.extra):
-            return Constraint.RESOURCE
-        found = _devices(node, shape, mig)
-        return found if isinstance(found, Constraint) else found._replace(extra=shape.extra)
-    return _devices(node, shape, mig)
+    if any(node.free_extra(name) < amount for name, amount in shape.extra):
+        return Constraint.RESOURCE
+    found = _devices(node, shape, mig)
+    if isinstance(found, Constraint):
+        return found
+    if node.free_replicas < 1:
+        return Constraint.REPLICAS_FULL
+    return found._replace(extra=shape.extra) if shape.extra else found
 
 
 def _devices(node: Node, shape: Shape, mig: Mig) -> Grant | Constraint:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from muster_kernel.mig import CARDS, Card
 from muster_kernel.quantities import MILLI
 from muster_scheduler.domain.asked.requests import Grant, Holder, Kind, Share
 from muster_scheduler.domain.asked.terms import HOST_LABEL
 from muster_scheduler.domain.fleet.layouts import LayoutChange
+
+UNBOUNDED: Final = 1 << 40
+"""The limit of replicas of a node that has none; the sum over many nodes is exact."""
 
 
 class Mode(StrEnum):
@@ -135,6 +138,7 @@ class Node:
     said: the pool that its agent names. `pool` is that one as well, until a label of the node says another.
     said_state, said_deadline: what its agent reports. `state` and `drain_deadline` are what holds: the operator's order
     (`ordered`, by `ordered_by`, until `ordered_deadline`) where there is one and the node is in service (orders.py).
+    most_replicas: how many replicas it takes at most. The pods of others are not included.
     layout: the change of its MIG layout that is under way (layouts.py). layout_failure: why the last one failed.
     """
 
@@ -150,6 +154,7 @@ class Node:
     foreign_memory: int = 0
     extra: dict[str, int] = field(default_factory=dict)  # named resources that Muster and others may use
     foreign_extra: dict[str, int] = field(default_factory=dict)
+    most_replicas: int = UNBOUNDED
     devices: list[Device] = field(default_factory=list)
     slots: int = 0  # anonymous devices
     foreign_slots: int = 0
@@ -196,6 +201,11 @@ class Node:
     def free_memory(self) -> int:
         """Bytes that nobody holds."""
         return self.memory - self.foreign_memory - self.used_memory
+
+    @property
+    def free_replicas(self) -> int:
+        """How many more replicas it takes, of whatever shape; negative where its limit fell below what it holds."""
+        return self.most_replicas - len(self.entries)
 
     def free_extra(self, name: str) -> int:
         """Units of a named resource that nobody holds; 0 where it has none of it."""

@@ -45,6 +45,7 @@ def take(columns: Columns, shape: Shape, run: Run) -> Saved:
     saved = n, tuple(np.copy(getattr(columns, name)[n]) for name in TAKEN)
     columns.cpu[n] -= shape.cpu * run.replicas
     columns.memory[n] -= shape.memory * run.replicas
+    columns.replicas[n] -= run.replicas
     if shape.kind is Kind.WHOLE and not run.mask:
         columns.idle[n] -= shape.devices * run.replicas
     for position, slot in enumerate(slots_of(run.mask)):

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from muster_scheduler.domain.asked.requests import Kind, Shape
 from muster_scheduler.domain.fleet.columns import TAKEN, Columns
 from muster_scheduler.domain.fleet.counts import Counts, counts_of
@@ -125,12 +127,14 @@ class _Options:
         self.asked = asked
         self.steps = steps
         self.main = max(range(len(asked)), key=lambda role: (asked[role][1], -role))
+        self.replicas = np.minimum(columns.replicas, sum(size for _, size in asked))  # more make no difference
         self.alone = [counts_of(columns, shape, size) for shape, size in asked]
         self.known: dict[bytes, list[Option]] = {}
 
     def of(self, row: int) -> list[Option]:
         """The options of one node that no other option of it beats, by count of the other roles."""
-        key = b"".join(getattr(self.columns, name)[row].tobytes() for name in _STATE)
+        state = (*(getattr(self.columns, name) for name in _STATE), self.replicas)
+        key = b"".join(column[row].tobytes() for column in state)
         known = self.known.get(key)
         if known is None:
             known = self.known[key] = list(self._made(row))
@@ -170,10 +174,12 @@ class _Options:
         return None if units is None else Option(vector, units)
 
 
-_STATE: Final = (*TAKEN, "size", "card", "open")
+_STATE: Final = (*(name for name in TAKEN if name != "replicas"), "size", "card", "open")
 
 
 def _host_holds(columns: Columns, row: int, shapes: list[Shape], vector: Vector) -> bool:
+    if sum(vector) > int(columns.replicas[row]):
+        return False
     both = list(zip(shapes, vector, strict=True))
     if sum(shape.cpu * count for shape, count in both) > int(columns.cpu[row]):
         return False

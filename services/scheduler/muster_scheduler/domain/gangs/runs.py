@@ -159,6 +159,7 @@ def take_all(columns: Columns, shape: Shape, runs: tuple[Run, ...]) -> None:
     replicas = np.array([run.replicas for run in runs], np.int64)
     columns.cpu[rows] -= replicas * shape.cpu
     columns.memory[rows] -= replicas * shape.memory
+    columns.replicas[rows] -= replicas
     if shape.kind is Kind.WHOLE:
         columns.idle[rows] -= (replicas * shape.devices).astype(np.int32)
         masks = np.array([run.mask for run in runs], np.int64)

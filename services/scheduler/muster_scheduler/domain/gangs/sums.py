@@ -32,6 +32,7 @@ def _balances(columns: Columns, roles: tuple[Role, ...]) -> Iterator[tuple[int, 
     """What is needed of each thing, and what each node has of it."""
     yield sum(role.size * role.shape.cpu for role in roles), columns.cpu
     yield sum(role.size * role.shape.memory for role in roles), columns.memory
+    yield sum(role.size for role in roles), columns.replicas
     whole = sum(role.size * role.shape.devices for role in roles if role.shape.kind is Kind.WHOLE)
     yield whole, columns.idle.astype(np.int64)
     parts = sum(role.size * role.shape.devices * role.shape.milli for role in roles if role.shape.kind is Kind.PORTION)

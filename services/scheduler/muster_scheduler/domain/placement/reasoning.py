@@ -22,9 +22,10 @@ from muster_scheduler.domain.books.eligible import eligibility_of
 from muster_scheduler.domain.books.models import bar, closed_models
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.closures import Closure, closure_of, counted
+from muster_scheduler.domain.fleet.columns import Bools, Columns
 from muster_scheduler.domain.fleet.counts import counts_of
 from muster_scheduler.domain.fleet.eligibility import Eligibility, excluded, mismatch
-from muster_scheduler.domain.fleet.nodes import Node
+from muster_scheduler.domain.fleet.nodes import UNBOUNDED, Node
 from muster_scheduler.domain.placement.cluster_choice import able, ready, unsupported
 from muster_scheduler.domain.placement.gang import GangGround, by_columns, lacking, wish_of
 from muster_scheduler.domain.placement.never import why_never
@@ -143,6 +144,9 @@ def _unable_now(world: World, workload: Workload, request: Request, pools: list[
     closed = _closed(world, asked, request, open_pools)
     if closed is not None:
         return closed
+    full = _full_of_replicas(world, asked, request, open_pools)
+    if full is not None:
+        return full
     if not wanted or (free >= wanted and _devices_are_free(world, asked, request, open_pools)):
         return Reason(WaitingReason.NO_HOST_CAPACITY, (replica_count(request.roles),))
     if free >= wanted:
@@ -188,6 +192,45 @@ def _closed(world: World, asked: Eligibility, request: Request, pools: list[tupl
         if holding and (not by_columns(tuple(roles), mig) or _hold(capacity, asked, roles, holding, world.now)):
             return Reason(WaitingReason.NODES_UNAVAILABLE, (*counted(shut[n] for n in sorted(holding)), 0))
     return None
+
+
+def _full_of_replicas(
+    world: World, asked: Eligibility, request: Request, pools: list[tuple[str, str]]
+) -> Reason | None:
+    """That a pool would hold it if its nodes took more replicas than their limits allow."""
+    for cluster, pool in pools:
+        capacity = world.inventory.capacity(cluster, pool)
+        if capacity is None:
+            continue
+        columns, usable = capacity.columns, capacity.usable.mask(asked, world.now)
+        limited = usable & (columns.replicas < replica_count(request.roles))
+        if not limited.any():
+            continue  # as nearly always: every head that finds no room comes by here
+        mig = mig_of(world, cluster)
+        roles = tuple(role for role in _as_placed(world, request, (cluster, pool)) if role.size)
+        if by_columns(roles, mig):
+            full = _limited_to(columns, usable, roles)
+        else:
+            nodes = [capacity.nodes[n] for n in np.flatnonzero(limited)]
+            found = ({fit_there(world, node, role.shape, mig) for role in roles} for node in nodes)
+            full = sum(1 for outcomes in found if Constraint.REPLICAS_FULL in outcomes)
+        if full:
+            return Reason(WaitingReason.REPLICAS_FULL, (full,))
+    return None
+
+
+def _limited_to(columns: Columns, usable: Bools, roles: Roles) -> int:
+    """How many nodes could take more replicas but for their limits, where these alone keep the roles out; else 0."""
+    boundless = replace(columns, replicas=np.full_like(columns.replicas, UNBOUNDED))
+    places = np.where(usable & columns.open, np.maximum(columns.replicas, 0), 0)
+    short, full = int(places.sum()) < sum(role.size for role in roles), np.zeros(len(columns), np.bool_)
+    for role in roles:
+        otherwise, now = (np.where(usable, counts_of(each, role.shape, role.size), 0) for each in (boundless, columns))
+        if int(otherwise.sum()) < role.size:
+            return 0
+        short = short or int(now.sum()) < role.size
+        full |= otherwise > now
+    return int(full.sum()) if short else 0
 
 
 def closures(capacity: Capacity, asked: Eligibility, now: int) -> dict[int, Closure]:

@@ -193,7 +193,10 @@ def devices_for(node: Node, shape: Shape) -> int:
 
 
 def emptied(node: Node) -> Node:
-    """The node with nobody on it, neither us nor others, and taking work."""
+    """The node with nobody on it, neither us nor others, and taking work.
+
+    Pods of others count against its limit of replicas, and may leave: it takes one replica at least.
+    """
     devices = [Device(d.uuid, d.model, d.memory, d.slot, mig=d.mig, layout=d.layout) for d in node.devices]
     for device in devices:
         device.tally()
@@ -208,5 +211,6 @@ def emptied(node: Node) -> Node:
         slots=node.slots,
         slot_model=node.slot_model,
         extra=node.extra,
+        most_replicas=max(1, node.most_replicas),
         labels=node.labels,
     )

@@ -23,7 +23,7 @@ from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.room.values import ALL, Bools, Held, Ints, Running, Taker, Tree
 
 _MOST: Final = 1 << 60  # in the accounts' units
-_FIELDS: Final = ("node", "cpu", "memory", "slots", "milli", "bytes", "anonymous", "slices", "media")
+_FIELDS: Final = ("node", "cpu", "memory", "replicas", "slots", "milli", "bytes", "anonymous", "slices", "media")
 
 
 def tree_of(world: World, standing: Standing) -> Tree:
@@ -119,12 +119,13 @@ class _Reader:
         mask = 0
         for share in shares:
             mask |= bits.get(share.device, 0)
-        self.cells += (node.ordinal, grant.cpu, grant.memory, mask, MILLI, ALL, grant.slots, 0, 0)
+        self.cells += (node.ordinal, grant.cpu, grant.memory, 1, mask, MILLI, ALL, grant.slots, 0, 0)
 
     def _read_parts(self, node: Node, bits: dict[str, int], grant: Grant) -> None:
-        cpu, memory = grant.cpu, grant.memory
+        cpu, memory, replicas = grant.cpu, grant.memory, 1
         for share in grant.shares:
             bit = bits.get(share.device, 0)
             media = media_bit(node.devices[bit.bit_length() - 1].model, share.profile) if bit else 0
-            self.cells += (node.ordinal, cpu, memory, bit, share.milli, share.bytes, 0, share.mask, media)
-            cpu = memory = 0
+            held = bit, share.milli, share.bytes, 0, share.mask, media
+            self.cells += (node.ordinal, cpu, memory, replicas, *held)
+            cpu = memory = replicas = 0

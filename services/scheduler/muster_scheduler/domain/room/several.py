@@ -24,7 +24,8 @@ _ALL: Final = 1 << 40  # takers: no bound
 class Seat(NamedTuple):
     """Where one member will stand, with which device slots (`start`: as in a run), once these victims have left.
 
-    It waits for those who hold its devices, or for all of its node's where CPU or memory is what they hold.
+    It waits for those who hold its devices, or for all of its node's where CPU, memory or a place under its limit of
+    replicas is what they hold.
     """
 
     node: int
@@ -78,8 +79,11 @@ def _seats(question: Question, room: Vacated, number: int) -> Iterator[Seat]:
     last = int(np.searchsorted(np.cumsum(room.counts[rows]), number)) + 1
     counts = room.counts[rows][:last].copy()
     counts[-1] -= counts.sum() - number
-    free = (columns.cpu[rows[:last]] >= counts * one.shape.cpu) & (
-        columns.memory[rows[:last]] >= counts * one.shape.memory
+    used = rows[:last]
+    free = (
+        (columns.cpu[used] >= counts * one.shape.cpu)
+        & (columns.memory[used] >= counts * one.shape.memory)
+        & (columns.replicas[used] >= counts)
     )
     by_device = dict(zip(rows.tolist(), free.tolist(), strict=False))
     there = _by_node(running, victims)

@@ -2,7 +2,8 @@
 
 Called for the columns of a site. What is free on reserved nodes stays free for the head they are kept for, while the
 place of a victim goes to whoever may take it: a reservation protects from those who come later, not from fair shares.
-Holds: lifting a workload from these columns frees exactly what it holds.
+Holds: lifting a workload from these columns frees exactly what it holds. The replicas that a node takes stay as they
+are: whoever makes room may have more replicas than its victim.
 """
 
 from __future__ import annotations

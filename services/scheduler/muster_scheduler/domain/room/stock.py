@@ -30,6 +30,7 @@ class Stock(NamedTuple):
 
     cpu: Ints
     memory: Ints
+    replicas: Ints
     extra: Ints
     idle: NDArray[np.int32]
     mode: NDArray[np.int8]
@@ -95,6 +96,7 @@ def shift(stock: Stock, held: Held, r: int, sign: int) -> None:
     n = held.node[r]
     stock.cpu[n] += sign * held.cpu[r]
     stock.memory[n] += sign * held.memory[r]
+    stock.replicas[n] += sign * held.replicas[r]
     for x in range(held.extra.shape[1]):
         stock.extra[n, x] += sign * held.extra[r, x]
     stock.idle[n] += sign * held.anonymous[r]
@@ -151,8 +153,9 @@ def on_device(stock: Stock, need: Need, n: int, s: int) -> int:
 
 @lean
 def _beside_devices(stock: Stock, need: Need, n: int, most: int) -> int:
-    if stock.cpu[n] < need.cpu or stock.memory[n] < need.memory:
+    if stock.cpu[n] < need.cpu or stock.memory[n] < need.memory or stock.replicas[n] < 1:
         return 0
+    most = min(most, stock.replicas[n])
     if need.cpu:
         most = min(most, stock.cpu[n] // need.cpu)
     if need.memory:

@@ -31,13 +31,15 @@ class Held(NamedTuple):
 
     node: int64[m] row of the columns. cpu, memory: milli-CPU and bytes. slots: bit mask of device slots, on each of
     which it holds `milli` thousandths, `bytes` (ALL: the whole card) and the MIG slices and `+me` bits of `slices` and
-    `media`. anonymous: devices without a slot. extra: int64[m, R] as the columns' `extra`.
+    `media`. replicas: 1 in the first run of a replica, else 0. anonymous: devices without a slot. extra: int64[m, R] as
+    the columns' `extra`.
     """
 
     first: Ints
     node: Ints
     cpu: Ints
     memory: Ints
+    replicas: Ints
     extra: Ints
     slots: Ints
     milli: Ints

@@ -26,6 +26,7 @@ class Rows(NamedTuple):
 
     cpu: Ints64
     memory: Ints64
+    replicas: Ints64
     mode: NDArray[np.int8]
     milli: Ints32
     bytes: Ints64
@@ -38,7 +39,8 @@ class Rows(NamedTuple):
 def rows_of(columns: Columns) -> Rows:
     """Views of the columns, all of version 0."""
     c = columns
-    return Rows(c.cpu, c.memory, c.mode, c.milli, c.bytes, c.size, c.idle, c.kind, np.zeros(len(c), np.int64))
+    free = c.cpu, c.memory, c.replicas, c.mode, c.milli, c.bytes
+    return Rows(*free, c.size, c.idle, c.kind, np.zeros(len(c), np.int64))
 
 
 class Scores(NamedTuple):
@@ -101,7 +103,7 @@ def weigh(outlook: Outlook, rows: Rows, states: States, scores: Scores, k: int, 
     """Scores class `k` on node `n`: one portion on every device that differs, all else on the tightest devices."""
     scores.stamp[k, n] = rows.version[n]
     scores.score[k, n] = NEVER
-    if rows.cpu[n] < asked.cpu or rows.memory[n] < asked.memory:
+    if rows.cpu[n] < asked.cpu or rows.memory[n] < asked.memory or rows.replicas[n] < 1:
         return
     portion = 0 < asked.milli < MILLI
     if portion and rows.mode[n, 0] == ABSENT:

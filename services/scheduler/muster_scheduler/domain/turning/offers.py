@@ -20,16 +20,20 @@ _NOTHING_ELSE = frozenset({Mode.UNHEALTHY, Mode.FOREIGN})
 
 
 class Offer(NamedTuple):
-    """cpu: milli-CPU. memory: bytes. whole: devices that nobody would hold. parts: those with something free."""
+    """cpu: milli-CPU. memory: bytes. replicas: how many more it would take. whole: devices that nobody would hold.
+
+    parts: those with something free.
+    """
 
     cpu: int
     memory: int
+    replicas: int
     whole: int
     parts: int
 
     def holds(self, shape: Shape) -> bool:
         """Whether a replica might find its place; False is certain."""
-        if self.cpu < shape.cpu or self.memory < shape.memory:
+        if self.cpu < shape.cpu or self.memory < shape.memory or self.replicas < 1:
             return False
         if shape.kind is Kind.NONE:
             return True
@@ -76,7 +80,7 @@ class Offers:
     def to(self, whom: Whom) -> Offer:
         """What the node would have for this class; nothing where it takes nobody."""
         if not self._node.open:
-            return Offer(-1, -1, 0, 0)
+            return Offer(-1, -1, 0, 0, 0)
         if whom.project not in self.own:
             whom = whom._replace(project="", priority=0, preemptible=True)
         known = self._known.get(whom)
@@ -95,12 +99,13 @@ class Offers:
         node, away = self._node, {stay.holder for stay in gone}
         cpu = node.free_cpu + sum(stay.grant.cpu for stay in gone)
         memory = node.free_memory + sum(stay.grant.memory for stay in gone)
+        replicas = node.free_replicas + len(gone)
         if node.slots:
             slots = node.slots - node.foreign_slots - node.used_slots + sum(stay.grant.slots for stay in gone)
-            return Offer(cpu, memory, slots, slots)
+            return Offer(cpu, memory, replicas, slots, slots)
         usable = [device for device in node.devices if device.mode not in _NOTHING_ELSE]
         whole = sum(1 for device in usable if device.entries.keys() <= away)
-        return Offer(cpu, memory, whole, sum(1 for device in usable if _has_part(device, away)))
+        return Offer(cpu, memory, replicas, whole, sum(1 for device in usable if _has_part(device, away)))
 
 
 def _has_part(device: Device, away: set[Holder]) -> bool:
