@@ -51,7 +51,7 @@ def test_a_node_is_its_capacity_less_what_others_hold() -> None:
     assert found.most_replicas == 107
 
 
-@pytest.mark.parametrize(("pods", "most"), [("2", 0), ("1k", 997), (None, None)])
+@pytest.mark.parametrize(("pods", "most"), [("2", 0), ("1k", 997), ("1e18", (1 << 32) - 4), (None, None)])
 def test_the_limit_of_pods_is_less_the_pods_of_others(pods: str | None, most: int | None) -> None:
     made = raw()
     allocatable = {**made["status"]["allocatable"], "pods": pods}

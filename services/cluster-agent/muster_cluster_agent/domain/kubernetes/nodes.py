@@ -34,6 +34,7 @@ _SINGLE: Final = "-MIG-"
 _STATE_TAINTS: Final = "node.kubernetes.io/"  # the cluster's own: what they say is the node's state
 _NOISE: Final = ("feature.node.kubernetes.io/", "beta.kubernetes.io/")
 _MEBIBYTE: Final = 1 << 20
+_MOST_PODS: Final = (1 << 32) - 1  # what the inventory can say
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ def node_of(raw: Json) -> KubernetesNode:
         ),
         out_of_service=any(one.key == OUT_OF_SERVICE for one in taints),
         hami=hami.registered(annotations[hami.REGISTERED]) if hami.REGISTERED in annotations else None,
-        pods=int(quantity(str(allocatable["pods"]))) if "pods" in allocatable else None,
+        pods=min(_MOST_PODS, int(quantity(str(allocatable["pods"])))) if "pods" in allocatable else None,
         single=profile_of((metadata.get("labels") or {}).get(_PRODUCT, "").partition(_SINGLE)[2]),
         tainted_at=tuple((one["key"], at) for one in spec.get("taints") or () if (at := moment(one.get("timeAdded")))),
     )
