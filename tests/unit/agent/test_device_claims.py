@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster_cluster_agent.domain.container import Container
-from muster_cluster_agent.domain.kubernetes import device_claims, manifests, marks, refusals
+from muster_cluster_agent.domain.kubernetes import device_claims, device_requests, manifests, marks, refusals
 from muster_cluster_agent.domain.kubernetes.device_claims import Claim, claim_of
 from muster_cluster_agent.domain.kubernetes.device_slices import DeviceKey, DeviceNames, ListedDevice, NodeDevices
+from muster_cluster_agent.domain.kubernetes.device_sources import DeviceSource
 from muster_cluster_agent.domain.kubernetes.manifests import Style
 from muster_cluster_agent.domain.kubernetes.observing import TERMINATED, evidence_of, observed
 from muster_cluster_agent.domain.kubernetes.pods import Pod, pod_of
@@ -79,16 +80,16 @@ def test_a_pod_refers_to_its_claim_and_sees_what_its_runtime_shows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "style", "said"),
+    ("share", "direct", "said"),
     [
-        (Share("GPU-a", whole=True), Style(direct=True), "set `binder: pinned`"),
-        (Share("GPU-a", portion_milli=500), Style(), "only as a whole"),
-        (Share("GPU-a", memory_bytes=1 << 30), Style(), "only as a whole"),
+        (Share("GPU-a", whole=True), True, "set `binder: pinned`"),
+        (Share("GPU-a", portion_milli=500), False, "only as a whole"),
+        (Share("GPU-a", memory_bytes=1 << 30), False, "only as a whole"),
     ],
 )
-def test_what_no_claim_can_give_is_refused_with_its_reason(share: Share, style: Style, said: str) -> None:
+def test_what_no_claim_can_give_is_refused_with_its_reason(share: Share, direct: bool, said: str) -> None:
     with pytest.raises(InvalidCommand, match=said):
-        manifests.check_devices(plan(share), style, by_hami=False)
+        device_requests.check(plan(share), DeviceSource.SLICES, direct=direct)
 
 
 def test_an_admission_that_takes_the_claim_away_is_a_mutation() -> None:

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from muster_cluster_agent.adapters.kubernetes.support import KUBERNETES
 from muster_cluster_agent.domain.findings import Severity
 from muster_cluster_agent.domain.fleet import Identity, Mig, Node, NodeState, Profile, SlotGroup
-from muster_cluster_agent.domain.kubernetes import checking, hami, manifests, marks
+from muster_cluster_agent.domain.kubernetes import checking, device_parts, device_requests, hami, manifests, marks
 from muster_cluster_agent.domain.kubernetes.abilities import GPU_MEMORY, abilities
-from muster_cluster_agent.domain.kubernetes.hami import Allocation, Part, Registered
+from muster_cluster_agent.domain.kubernetes.device_parts import Allocation, Part, part_in, part_of, text_of
+from muster_cluster_agent.domain.kubernetes.device_sources import DeviceSource
+from muster_cluster_agent.domain.kubernetes.hami import Registered
 from muster_cluster_agent.domain.kubernetes.manifests import Style
 from muster_cluster_agent.domain.kubernetes.nodes import Counting, KubernetesNode, node_of, reported
 from muster_cluster_agent.domain.kubernetes.pods import Pod, pod_of
@@ -85,7 +87,7 @@ def test_an_annotation_that_cannot_be_read_offers_nothing_and_says_why(text: str
 def test_no_text_of_an_annotation_raises(text: str) -> None:
     assert not (hami.registered(text).problem and hami.registered(text).devices)
     assert not (hami.allocation(text).problem and hami.allocation(text).devices)
-    part = hami.part_in(text)
+    part = part_in(text)
     assert (part is None) == (not text.partition("=")[0])
 
 
@@ -123,12 +125,12 @@ def test_memory_is_asked_for_in_whole_mebibytes(amount: int) -> None:
 
 @given(st.one_of(st.just(Part()), st.integers(1, 999).map(Part), st.integers(1, 1 << 50).map(lambda n: Part(0, n))))
 def test_a_part_is_read_as_it_was_written(part: Part) -> None:
-    assert hami.part_in(hami.text_of(part)) == part
-    assert hami.part_of(part.shares(["GPU-a", "GPU-b"])) == part
+    assert part_in(text_of(part)) == part
+    assert part_of(part.shares(["GPU-a", "GPU-b"])) == part
 
 
 def test_whole_devices_are_asked_for_by_their_uuids() -> None:
-    made = manifests.pod(OWNER, plan(), Style(), "root", by_hami=True)
+    made = manifests.pod(OWNER, plan(), Style(), "root", source=DeviceSource.HAMI)
     main, annotations = made["spec"]["containers"][0], made["metadata"]["annotations"]
     assert main["resources"]["limits"]["nvidia.com/gpu"] == "2"
     assert not [name for name in main["resources"]["limits"] if "gpumem" in name or "gpucores" in name]
@@ -141,10 +143,11 @@ def test_whole_devices_are_asked_for_by_their_uuids() -> None:
     assert json.loads(env["MUSTER_DEVICES"]) == [{"uuid": uuid, "whole": True} for uuid in ("GPU-b", "GPU-a")]
 
 
-def test_a_scheduler_may_be_left_to_the_webhook_of_hami() -> None:
-    assert "schedulerName" not in manifests.pod(OWNER, plan(), Style(hami_scheduler=""), "r", by_hami=True)["spec"]
-    style = Style(scheduler="batch", hami_scheduler="")
-    assert manifests.pod(OWNER, plan(), style, "root", by_hami=True)["spec"]["schedulerName"] == "batch"
+@pytest.mark.parametrize("scheduler", ["", "batch"])
+def test_a_scheduler_may_be_left_to_the_webhook_of_hami(scheduler: str) -> None:
+    style = Style(scheduler=scheduler, hami_scheduler="")
+    made = manifests.pod(OWNER, plan(), style, "root", source=DeviceSource.HAMI)
+    assert made["spec"].get("schedulerName", "") == scheduler
 
 
 def test_users_choose_no_devices_of_hami() -> None:
@@ -152,7 +155,7 @@ def test_users_choose_no_devices_of_hami() -> None:
     said = (("nvidia.com/nouse-gpuuuid", "GPU-a"), ("hami.io/vgpu-devices-allocated", "x"), ("team", "a"))
     container = replace(made.container_or_empty, annotations=(*said, ("nvidia.com/use-gpuuuid", "GPU-z")))
     made = replace(made, container=container)
-    annotations = manifests.pod(OWNER, made, Style(), "root", by_hami=True)["metadata"]["annotations"]
+    annotations = manifests.pod(OWNER, made, Style(), "root", source=DeviceSource.HAMI)["metadata"]["annotations"]
     assert annotations["team"] == "a"
     assert annotations["nvidia.com/use-gpuuuid"] == "GPU-a"
     assert not [name for name in annotations if name.startswith("hami.io/") or "nouse" in name]
@@ -168,7 +171,7 @@ def test_users_choose_no_devices_of_hami() -> None:
 )
 def test_what_hami_cannot_give_is_refused_with_its_reason(shares: tuple[Share, ...], words: str) -> None:
     with pytest.raises(InvalidCommand, match=words):
-        manifests.check_devices(plan(*shares), Style(), by_hami=True)
+        device_requests.check(plan(*shares), DeviceSource.HAMI, direct=False)
 
 
 def pod_with(annotations: dict[str, str]) -> Pod:
@@ -187,14 +190,14 @@ def test_a_pod_keeps_what_it_was_assigned_and_what_it_was_given() -> None:
 
 def test_ready_waits_for_the_devices_and_another_number_is_told() -> None:
     both, one = Allocation(("GPU-b", "GPU-a")), Allocation(("GPU-a",))
-    assert hami.given(None, ("GPU-a",), listed=True) is None
-    assert hami.given(both, ("GPU-a", "GPU-c"), listed=True) == ("GPU-a", "GPU-b")
-    assert hami.given(both, ("GPU-a", "GPU-c"), listed=False) == ()
-    assert hami.given(one, ("GPU-a", "GPU-c"), listed=True) is None
-    assert hami.differs(one, ("GPU-a", "GPU-c"), bound=False)
-    assert not hami.differs(both, ("GPU-a", "GPU-c"), bound=True)
-    assert not hami.differs(None, ("GPU-a",), bound=False)
-    assert hami.differs(None, ("GPU-a",), bound=True), "another scheduler has bound it"
+    assert device_parts.given(None, ("GPU-a",), listed=True) is None
+    assert device_parts.given(both, ("GPU-a", "GPU-c"), listed=True) == ("GPU-a", "GPU-b")
+    assert device_parts.given(both, ("GPU-a", "GPU-c"), listed=False) == ()
+    assert device_parts.given(one, ("GPU-a", "GPU-c"), listed=True) is None
+    assert device_parts.differs(one, ("GPU-a", "GPU-c"), bound=False)
+    assert not device_parts.differs(both, ("GPU-a", "GPU-c"), bound=True)
+    assert not device_parts.differs(None, ("GPU-a",), bound=False)
+    assert device_parts.differs(None, ("GPU-a",), bound=True), "another scheduler has bound it"
 
 
 def test_devices_of_others_are_told_and_all_of_them_where_it_cannot_be_read() -> None:

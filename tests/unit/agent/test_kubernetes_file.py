@@ -11,7 +11,7 @@ from muster_cluster_agent.adapters.file_reader import backend_named
 from muster_cluster_agent.adapters.kubernetes.cluster_file import parse
 from muster_cluster_agent.adapters.kubernetes.support import KUBERNETES, support_of
 from muster_cluster_agent.domain.kubernetes.device_slices import DeviceNames
-from muster_cluster_agent.domain.kubernetes.nodes import DeviceSource
+from muster_cluster_agent.domain.kubernetes.device_sources import DeviceSource
 from muster_cluster_agent.errors import ClusterFileError
 from muster_kernel.reasons import RefusalCode
 from muster_language import Kind, catalogue

@@ -32,8 +32,9 @@ from muster_cluster_agent.domain.actions import (
     Remove,
     Stop,
 )
-from muster_cluster_agent.domain.kubernetes import lines, manifests, marks, refusals
+from muster_cluster_agent.domain.kubernetes import device_requests, lines, manifests, marks, refusals
 from muster_cluster_agent.domain.kubernetes.device_slices import DeviceNames
+from muster_cluster_agent.domain.kubernetes.device_sources import DeviceSource
 from muster_cluster_agent.domain.kubernetes.lines import StopRequest
 from muster_cluster_agent.domain.kubernetes.manifests import Style
 from muster_cluster_agent.domain.kubernetes.marks import Owner
@@ -101,14 +102,14 @@ class Acting:
             wrong = await self._prerequisites.namespace(plan)
             if wrong is not None:
                 return wrong
-            by_hami = self._cache.nodes.by_hami(plan.node) is not None
-            manifests.check_devices(plan, self._style, by_hami=by_hami)
+            source = self._cache.nodes.source_of(plan.node)
+            device_requests.check(plan, source, direct=self._style.direct)
             root_uid = await self._prerequisites.prepare(plan)
-            wrong = None if by_hami else await self.claims.ensure(plan, root_uid)
+            wrong = await self.claims.ensure(plan, root_uid) if source is DeviceSource.SLICES else None
             if wrong is not None:
                 return wrong
             addresses = addresses_of(plan, self._style.urls)
-            body = manifests.pod(self._owner, plan, self._style, root_uid, addresses, by_hami=by_hami)
+            body = manifests.pod(self._owner, plan, self._style, root_uid, addresses, source=source)
             self._unseen.add(plan)  # until it is known whether the pod is there
             answer = await self._pod(plan, body)
         except InvalidCommand as error:

@@ -20,11 +20,12 @@ from muster_cluster_agent.adapters.kubernetes.list_watch import Follower, Kind
 from muster_cluster_agent.adapters.kubernetes.node_cache import NodeCache
 from muster_cluster_agent.adapters.kubernetes.objects import ProjectObjects
 from muster_cluster_agent.domain import usage
-from muster_cluster_agent.domain.kubernetes import hami, lines, marks, substates
+from muster_cluster_agent.domain.kubernetes import device_parts, lines, marks, substates
 from muster_cluster_agent.domain.kubernetes.device_slices import DeviceNames
+from muster_cluster_agent.domain.kubernetes.device_sources import DeviceSource
 from muster_cluster_agent.domain.kubernetes.lines import StopRequest
 from muster_cluster_agent.domain.kubernetes.marks import Owner
-from muster_cluster_agent.domain.kubernetes.nodes import Counting, DeviceSource, KubernetesNode, charged_units
+from muster_cluster_agent.domain.kubernetes.nodes import Counting, KubernetesNode, charged_units
 from muster_cluster_agent.domain.kubernetes.observing import observed
 from muster_cluster_agent.domain.kubernetes.pods import Pod, pod_of
 from muster_cluster_agent.domain.kubernetes.roots import Namespace, Root, WorkloadRoot, namespace_of, root_of
@@ -184,13 +185,13 @@ class Cache:
         if pod.part is None:
             return self.devices.given(pod)
         here = self.nodes.by_hami(pod.node)
-        return hami.given(pod.allocation, pod.devices, listed=here is not None and bool(here.devices))
+        return device_parts.given(pod.allocation, pod.devices, listed=here is not None and bool(here.devices))
 
     def differs(self, pod: Pod) -> bool:
         """Return whether the cluster gave a pod fewer or more devices than its replica is charged for."""
         if pod.part is None:
             return self.devices.differs(pod)
-        return hami.differs(pod.allocation, pod.devices, bound=bool(pod.node))
+        return device_parts.differs(pod.allocation, pod.devices, bound=bool(pod.node))
 
     def pods_of(self, workload_id: str) -> list[Pod]:
         """The pods of a workload that are there, by name."""

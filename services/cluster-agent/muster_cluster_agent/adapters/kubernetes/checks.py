@@ -15,8 +15,8 @@ from muster_cluster_agent.adapters.kubernetes.client import ApiError, Client, Js
 from muster_cluster_agent.adapters.kubernetes.cluster_file import KubernetesFile
 from muster_cluster_agent.domain.findings import Finding, error
 from muster_cluster_agent.domain.kubernetes import checking
+from muster_cluster_agent.domain.kubernetes.device_sources import DeviceSource
 from muster_cluster_agent.domain.kubernetes.marks import Owner
-from muster_cluster_agent.domain.kubernetes.nodes import DeviceSource
 from muster_cluster_agent.domain.kubernetes.resources import DEVICE_CLASS
 from muster_cluster_agent.domain.kubernetes.roots import Namespace
 from muster_cluster_agent.errors import BackendError

@@ -15,11 +15,12 @@ from muster_cluster_agent.adapters import values
 from muster_cluster_agent.adapters.file_reader import KUBERNETES_BACKEND, Reader, load
 from muster_cluster_agent.adapters.kubernetes.support import ALLOWABLE
 from muster_cluster_agent.domain.kubernetes.device_slices import DeviceNames
+from muster_cluster_agent.domain.kubernetes.device_sources import DeviceSource
 from muster_cluster_agent.domain.kubernetes.extra_containers import Images
 from muster_cluster_agent.domain.kubernetes.hami import SCHEDULER
 from muster_cluster_agent.domain.kubernetes.ingresses import Urls
 from muster_cluster_agent.domain.kubernetes.manifests import Style
-from muster_cluster_agent.domain.kubernetes.nodes import Counting, DeviceSource
+from muster_cluster_agent.domain.kubernetes.nodes import Counting
 from muster_cluster_agent.errors import ClusterFileError
 
 _TOP: Final = frozenset(

@@ -21,8 +21,9 @@ from muster_cluster_agent.domain.kubernetes.device_slices import (
     NodeDevices,
     slice_of,
 )
+from muster_cluster_agent.domain.kubernetes.device_sources import DeviceSource
 from muster_cluster_agent.domain.kubernetes.marks import Owner
-from muster_cluster_agent.domain.kubernetes.nodes import DeviceSource, ToldApart
+from muster_cluster_agent.domain.kubernetes.nodes import ToldApart
 from muster_cluster_agent.domain.kubernetes.pods import Pod
 from muster_cluster_agent.domain.kubernetes.resources import DEVICE_CLAIM, DEVICE_SLICE
 

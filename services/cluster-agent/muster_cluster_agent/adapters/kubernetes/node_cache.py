@@ -17,8 +17,9 @@ from muster_cluster_agent.adapters.kubernetes.device_cache import DeviceCache
 from muster_cluster_agent.adapters.kubernetes.list_watch import Follower, Kind
 from muster_cluster_agent.domain.fleet import Node
 from muster_cluster_agent.domain.kubernetes import hami, nodes
+from muster_cluster_agent.domain.kubernetes.device_sources import DeviceSource
 from muster_cluster_agent.domain.kubernetes.hami import Registered
-from muster_cluster_agent.domain.kubernetes.nodes import Counting, DeviceSource, KubernetesNode, ToldApart
+from muster_cluster_agent.domain.kubernetes.nodes import Counting, KubernetesNode, ToldApart
 from muster_cluster_agent.domain.kubernetes.pods import Pod
 from muster_cluster_agent.domain.model import NodeView
 
@@ -70,6 +71,10 @@ class NodeCache:
         node = self.items.get(name)
         read = self._devices.source in {DeviceSource.AUTO, DeviceSource.HAMI} and name not in self._devices.apart()
         return node.hami if node is not None and read else None
+
+    def source_of(self, name: str) -> DeviceSource:
+        """Return what gives those devices of a node that are told apart."""
+        return DeviceSource.SLICES if self.by_hami(name) is None else DeviceSource.HAMI
 
     def shared(self) -> bool:
         """Return whether HAMi gives the devices of some node."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from muster_cluster_agent.domain.fleet import Device
+from muster_cluster_agent.domain.kubernetes.device_parts import Allocation, part_of
 from muster_cluster_agent.domain.model import Share
 from muster_kernel.cards import card_of
 
@@ -22,6 +23,7 @@ ALLOCATED: Final = "hami.io/vgpu-devices-allocated"
 """Annotation of a pod: the devices that HAMi's scheduler gave it, by container."""
 CHOSEN: Final = "nvidia.com/use-gpuuuid"
 """Annotation of a pod: the only devices that HAMi may give it."""
+NAME: Final = "HAMi"
 SCHEDULER: Final = "hami-scheduler"
 UNHEALTHY: Final = "HAMi reports it as unhealthy"
 _PERCENT: Final = "nvidia.com/gpumem-percentage"
@@ -48,27 +50,6 @@ class Registered:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Allocation:
-    """The UUIDs of the devices that HAMi gave a pod. problem: why they cannot be read."""
-
-    devices: tuple[str, ...] = ()
-    problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """What a replica has of each of its devices; the whole device where both are 0."""
-
-    portion_milli: int = 0
-    memory_bytes: int = 0
-
-    def shares(self, devices: Iterable[str]) -> tuple[Share, ...]:
-        """Return this part of each device."""
-        whole = not self.portion_milli and not self.memory_bytes
-        return tuple(Share(device, whole, self.portion_milli, self.memory_bytes) for device in devices)
-
-
 def registered(text: str) -> Registered:
     """Return what a node's annotation says: a JSON array, or the separated text of earlier versions."""
     try:
@@ -88,26 +69,6 @@ def allocation(text: str) -> Allocation:
     if any(len(words) < _GIVEN_FIELDS or not words[0] for words in fields):
         return Allocation(problem=f"{text[:80]!r} is not UUID,VENDOR,MEMORY,CORES by container")
     return Allocation(tuple(dict.fromkeys(words[0].partition("[")[0] for words in fields)))
-
-
-def part_of(shares: Sequence[Share]) -> Part:
-    """Return what a replica has of each of its devices, which `problem_of` has found equal."""
-    first = shares[0]
-    if first.whole or first.portion_milli >= 1000:  # noqa: PLR2004  thousandths
-        return Part()
-    return Part(first.portion_milli, first.memory_bytes)
-
-
-def problem_of(shares: Sequence[Share], node: str) -> str:
-    """Return why HAMi cannot give these shares of a node's devices; empty: it can."""
-    sliced = [share.device for share in shares if share.slice is not None]
-    if sliced:
-        return (
-            f"device {sliced[0]} of node {node} is given by HAMi, which has no MIG slices; ask for a portion or memory"
-        )
-    if len({(share.whole, share.portion_milli, share.memory_bytes) for share in shares}) > 1:
-        return f"HAMi gives a replica on node {node} equal parts of its devices, and these differ"
-    return ""
 
 
 def units_of(shares: Sequence[Share], resource: str) -> dict[str, str]:
@@ -130,22 +91,6 @@ def without_choices(annotations: Iterable[tuple[str, str]]) -> tuple[tuple[str, 
     return tuple((name, text) for name, text in annotations if not name.startswith(_HIDDEN))
 
 
-def text_of(part: Part) -> str:
-    """Return a part as a pod's annotation has it."""
-    if part.portion_milli:
-        return f"portion={part.portion_milli}"
-    return f"bytes={part.memory_bytes}" if part.memory_bytes else "whole"
-
-
-def part_in(text: str) -> Part | None:
-    """Return the part that an annotation says; None: HAMi does not give the pod's devices."""
-    kind, _, amount = text.partition("=")
-    number = int(amount) if amount.isascii() and amount.isdigit() and len(amount) <= len(str(1 << 63)) else 0
-    if not kind:
-        return None
-    return Part(number if kind == "portion" else 0, number if kind == "bytes" else 0)
-
-
 def foreign(here: Registered, others: Iterable[Allocation | None]) -> tuple[str, ...]:
     """Return the devices of a node that others hold: all of them where it cannot be read which."""
     held: set[str] = set()
@@ -154,25 +99,6 @@ def foreign(here: Registered, others: Iterable[Allocation | None]) -> tuple[str,
             return tuple(device.uuid for device in here.devices)
         held.update(found.devices if found is not None else ())
     return tuple(device.uuid for device in here.devices if device.uuid in held)
-
-
-def given(found: Allocation | None, assigned: Sequence[str], *, listed: bool) -> tuple[str, ...] | None:
-    """Return the devices that a pod has; None: none yet, or another number than it was assigned.
-
-    listed: whether the devices of its node are known. What is not known is no loss of a device.
-    """
-    if found is None or len(found.devices) != len(assigned):
-        return None
-    return tuple(sorted(found.devices)) if listed else ()
-
-
-def differs(found: Allocation | None, assigned: Sequence[str], *, bound: bool) -> bool:
-    """Return whether a pod has fewer or more devices than its replica is charged for.
-
-    bound: it has a node. HAMi's scheduler writes what it gives before it binds a pod: another one has bound a pod that
-    is bound without it.
-    """
-    return bound if found is None else len(found.devices) != len(assigned)
 
 
 def _entries(text: str) -> list[Mapping[str, Any]]:

@@ -17,7 +17,16 @@ import msgspec
 
 from muster_cluster_agent.domain.container import Container, Security
 from muster_cluster_agent.domain.environment import counted, described, identity
-from muster_cluster_agent.domain.kubernetes import extra_containers, hami, marks, pod_resources, storage
+from muster_cluster_agent.domain.kubernetes import (
+    device_requests,
+    extra_containers,
+    hami,
+    marks,
+    pod_resources,
+    storage,
+)
+from muster_cluster_agent.domain.kubernetes.device_requests import DeviceRequest
+from muster_cluster_agent.domain.kubernetes.device_sources import DeviceSource
 from muster_cluster_agent.domain.kubernetes.extra_containers import Images
 from muster_cluster_agent.domain.kubernetes.ingresses import Urls
 from muster_cluster_agent.domain.kubernetes.marks import Owner
@@ -89,25 +98,24 @@ def pod(
     root_uid: str,
     addresses: tuple[str, ...] = (),
     *,
-    by_hami: bool = False,
+    source: DeviceSource = DeviceSource.SLICES,
 ) -> Manifest:
     """The pod of a replica, in its project's namespace. Raises InvalidCommand where none can be made of the plan.
 
-    addresses: where its workload is reached. by_hami: its devices are given by HAMi, and by a claim otherwise.
+    addresses: where its workload is reached. source: what gives the devices of its node.
     """
     container = plan.container_or_empty
     if not container.image:
         raise InvalidCommand("it names no image, and a pod is made of one; set `image`")
-    if by_hami and plan.shares and style.hami_scheduler:
-        style = replace(style, scheduler=style.hami_scheduler)
+    request = device_requests.request_of(plan, style.resource, source, hami_scheduler=style.hami_scheduler)
+    style = replace(style, scheduler=request.scheduler or style.scheduler)
     labels = {**_safe(container.labels), **marks.replica_labels(owner, plan.project, plan)}
     annotations = {
         **_safe(hami.without_choices(container.annotations)),
         marks.PATTERN: plan.pattern.value,
         marks.NAME: plan.workload,
         **({marks.ADDRESS: ",".join(addresses)} if addresses else {}),
-        **({marks.DEVICES: json.dumps([share.device for share in plan.shares])} if plan.shares else {}),
-        **(_choices(plan) if by_hami and plan.shares else {}),
+        **request.annotations,
         "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
         "karpenter.sh/do-not-disrupt": "true",
     }
@@ -122,35 +130,10 @@ def pod(
             "finalizers": [marks.GONE],
             "ownerReferences": [owned_by(plan.gang, root_uid)],
         },
-        "spec": _pod_spec(plan, container, style, by_hami=by_hami),
+        "spec": _pod_spec(plan, container, style, request),
     }
     annotations[marks.SPEC] = digest_of(made)
     return made
-
-
-def check_devices(plan: ReplicaPlan, style: Style, *, by_hami: bool) -> None:
-    """Raise InvalidCommand for devices that HAMi, or else a claim, cannot give."""
-    if by_hami:
-        problem = hami.problem_of(plan.shares, plan.node)
-        if problem:
-            raise InvalidCommand(problem)
-        return
-    if plan.shares and style.direct:
-        raise InvalidCommand(
-            f"node {plan.node} gives out devices by device claims, which the cluster's scheduler allocates; "
-            "set `binder: pinned` in the cluster file"
-        )
-    parts = [share.device for share in plan.shares if not share.whole]
-    if parts:
-        raise InvalidCommand(f"device {parts[0]} of node {plan.node} is given by a device claim, and only as a whole")
-
-
-def _choices(plan: ReplicaPlan) -> dict[str, str]:
-    """Return the annotations by which HAMi gives exactly the assigned devices, and by which Muster knows how much."""
-    return {
-        hami.CHOSEN: ",".join(share.device for share in plan.shares),
-        marks.PART: hami.text_of(hami.part_of(plan.shares)),
-    }
 
 
 def digest_of(manifest: Manifest) -> str:
@@ -160,9 +143,8 @@ def digest_of(manifest: Manifest) -> str:
     return hashlib.sha256(text).hexdigest()[:32]
 
 
-def _pod_spec(plan: ReplicaPlan, container: Container, style: Style, *, by_hami: bool) -> Manifest:
+def _pod_spec(plan: ReplicaPlan, container: Container, style: Style, request: DeviceRequest) -> Manifest:
     start = start_of(plan)
-    claims = plan.shares and not by_hami
     volumes = [*_volumes(plan, container, start)]
     mounts = [mount for _, mount in volumes]
     secrets = dict.fromkeys((*container.pull_secrets, *style.pull_secrets))
@@ -175,14 +157,14 @@ def _pod_spec(plan: ReplicaPlan, container: Container, style: Style, *, by_hami:
         "subdomain": plan.gang,
         **_binding(plan.node, direct=style.direct),
         "tolerations": [*style.tolerate, *_PATIENT],
-        "containers": [_main(plan, container, start, style, mounts, by_hami=by_hami)],
+        "containers": [_main(plan, container, start, style, mounts, request)],
     }
     named = {
         "initContainers": _init_containers(plan, container, style, mounts),
         **classes_of(style),
         "serviceAccountName": dict(style.service_accounts).get(plan.project, ""),
         "imagePullSecrets": [{"name": name} for name in secrets],
-        "resourceClaims": [{"name": pod_resources.DEVICES, "resourceClaimName": plan.name}] if claims else [],
+        "resourceClaims": [{"name": pod_resources.DEVICES, "resourceClaimName": plan.name}] if request.claimed else [],
         "securityContext": _pod_security(container),
         "hostIPC": container.host_ipc,
         "hostNetwork": container.host_network,
@@ -233,8 +215,7 @@ def _main(
     start: Start,
     style: Style,
     mounts: Sequence[Manifest],
-    *,
-    by_hami: bool,
+    request: DeviceRequest,
 ) -> Manifest:
     env = _variables(plan, container, start, style)
     blocks = storage.blocks_of(plan)
@@ -257,7 +238,7 @@ def _main(
     named = {
         "imagePullPolicy": container.pull_policy,
         "workingDir": plan.working_dir,
-        "resources": pod_resources.resources_of(plan, container, style.resource, by_hami=by_hami),
+        "resources": pod_resources.resources_of(plan, container, request),
         "securityContext": _container_security(container.security),
         "tty": container.tty,
         "stdin": container.stdin,
@@ -299,7 +280,7 @@ def _variables(plan: ReplicaPlan, container: Container, start: Start, style: Sty
     if plan.ports:
         ports["PORT"] = str(plan.ports[0])
     named: list[dict[str, object]] = [described(share) for share in plan.shares]
-    devices = {"MUSTER_DEVICES": json.dumps([*named, *counted(pod_resources.units_of(plan, style.resource))])}
+    devices = {"MUSTER_DEVICES": json.dumps([*named, *counted(device_requests.units_of(plan, style.resource))])}
     hidden = {} if plan.slots or plan.shares else {_VISIBLE: "void"}
     home = {"HOME": container.home} if container.home else {}
     return {**home, **said, **identity(plan), **devices, **hidden, **ports, **start.env}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final
 
@@ -61,18 +60,6 @@ class KubernetesNode:
     single: str = ""
     hami: Registered | None = None
     pods: int | None = None
-
-
-class DeviceSource(StrEnum):
-    """What tells of a node's devices; the values are the words of the cluster file.
-
-    AUTO: ResourceSlices on nodes that have some, else HAMi's annotation, else labels and allocatable resources.
-    """
-
-    AUTO = "auto"
-    SLICES = "slices"
-    HAMI = "hami"
-    COUNTED = "counted"
 
 
 @dataclass(frozen=True, slots=True)

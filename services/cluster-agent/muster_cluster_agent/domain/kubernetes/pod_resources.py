@@ -1,7 +1,6 @@
 """What the containers of a replica request and may use at most: CPU, memory, devices, extended resources.
 
 Called while a pod is made of a plan. Pure.
-Holds: a device is asked for once, as a unit of a counted resource, by a claim, or as units of HAMi's resources.
 """
 
 from __future__ import annotations
@@ -10,28 +9,19 @@ from collections.abc import Mapping
 from typing import Final
 
 from muster_cluster_agent.domain.container import Container
-from muster_cluster_agent.domain.kubernetes import hami
+from muster_cluster_agent.domain.kubernetes.device_requests import DeviceRequest
 from muster_cluster_agent.domain.kubernetes.resources import Manifest
-from muster_cluster_agent.domain.model import Slots
 from muster_cluster_agent.domain.plan import ReplicaPlan
 
 DEVICES: Final = "devices"
 """The name that a pod gives its device claim."""
 
 
-def units_of(plan: ReplicaPlan, whole: str) -> Slots:
-    """Return the units of resources by which the cluster counts its devices. whole: whose units are devices."""
-    return tuple((resource or whole, count) for resource, count in plan.slots)
-
-
-def resources_of(plan: ReplicaPlan, container: Container, whole: str, *, by_hami: bool) -> Manifest:
+def resources_of(plan: ReplicaPlan, container: Container, request: DeviceRequest) -> Manifest:
     """Return the requests and limits of the main container, with its devices and other extended resources."""
     units = {name: str(count) for name, count in container.extended}
-    units |= {resource: str(count) for resource, count in units_of(plan, whole)}
-    if by_hami and plan.shares:
-        return amounts_of(plan, units | hami.units_of(plan.shares, whole))
-    claims = {"claims": [{"name": DEVICES}]} if plan.shares else {}
-    return {**amounts_of(plan, units), **claims}
+    claims = {"claims": [{"name": DEVICES}]} if request.claimed else {}
+    return {**amounts_of(plan, units | dict(request.units)), **claims}
 
 
 def amounts_of(plan: ReplicaPlan, units: Mapping[str, str]) -> Manifest:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from muster_cluster_agent.domain.kubernetes import hami, marks
 from muster_cluster_agent.domain.kubernetes.amounts import Amounts, amounts_of
-from muster_cluster_agent.domain.kubernetes.hami import Allocation, Part
+from muster_cluster_agent.domain.kubernetes.device_parts import Allocation, Part, part_in
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.model import Pattern, ReplicaKey, Share
 
@@ -148,7 +148,7 @@ def pod_of(raw: Json, owner: Owner, known: Pod | None = None) -> Pod:
             pattern=pattern if (pattern := annotations.get(marks.PATTERN, "")) in _PATTERNS else Pattern.SINGLE.value,
             spec=annotations.get(marks.SPEC, ""),
             devices=_devices(annotations.get(marks.DEVICES, "")),
-            part=hami.part_in(annotations.get(marks.PART, "")),
+            part=part_in(annotations.get(marks.PART, "")),
         )
     else:
         return Pod(**base)
