@@ -12,6 +12,7 @@ from muster_cluster_agent.adapters.kubernetes.cluster_file import parse
 from muster_cluster_agent.adapters.kubernetes.support import KUBERNETES, support_of
 from muster_cluster_agent.domain.kubernetes.device_slices import DeviceNames
 from muster_cluster_agent.domain.kubernetes.device_sources import DeviceSource
+from muster_cluster_agent.domain.kubernetes.kai import KaiSettings
 from muster_cluster_agent.errors import ClusterFileError
 from muster_kernel.reasons import RefusalCode
 from muster_language import Kind, catalogue
@@ -191,6 +192,19 @@ def test_device_claims_need_a_scheduler() -> None:
     assert parse(direct, where=WHERE).device_source is DeviceSource.COUNTED
     with pytest.raises(ClusterFileError, match="device claims are allocated by a scheduler; `binder: direct` has none"):
         parse(f"{direct}devices: {{source: slices}}\n", where=WHERE)
+
+
+def test_kai_needs_a_queue_and_a_scheduler() -> None:
+    usual = "cluster: north\nbackend: kubernetes\n"
+    assert parse(usual, where=WHERE).style.kai is None
+    found = parse(f"{usual}devices: {{source: kai, queue: muster}}\n", where=WHERE)
+    assert (found.device_source, found.style.kai) == (DeviceSource.KAI, KaiSettings("muster", "kai-scheduler"))
+    for text, error in (
+        ("devices: {source: kai}", "devices.queue: KAI-Scheduler schedules the pods of its queues"),
+        ("binder: direct\ndevices: {source: kai, queue: muster}", "KAI-Scheduler gives the devices"),
+    ):
+        with pytest.raises(ClusterFileError, match=error):
+            parse(f"{usual}{text}\n", where=WHERE)
 
 
 def test_hami_has_a_scheduler_of_its_own() -> None:

@@ -19,6 +19,7 @@ from muster_cluster_agent.domain.kubernetes.device_sources import DeviceSource
 from muster_cluster_agent.domain.kubernetes.extra_containers import Images
 from muster_cluster_agent.domain.kubernetes.hami import SCHEDULER
 from muster_cluster_agent.domain.kubernetes.ingresses import Urls
+from muster_cluster_agent.domain.kubernetes.kai import KaiSettings
 from muster_cluster_agent.domain.kubernetes.manifests import Style
 from muster_cluster_agent.domain.kubernetes.nodes import Counting
 from muster_cluster_agent.errors import ClusterFileError
@@ -29,7 +30,8 @@ _TOP: Final = frozenset(
     | {"allow", "urls", "drain_taints", "service_accounts", "pod_security", "mig_manager"}
 )
 _DEVICES: Final = frozenset(
-    {"class", "driver", "hami_scheduler", "memory", "model", "resource", "source", "uuid", "whole"}
+    {"class", "driver", "hami_scheduler", "kai_scheduler", "memory", "model", "queue", "resource", "source", "uuid"}
+    | {"whole"}
 )
 _IMAGES: Final = frozenset({"git", "notebook", "tensorboard"})
 _URLS: Final = frozenset({"annotations", "class", "domain", "reserved", "tls"})
@@ -112,6 +114,8 @@ def parse(text: str, *, where: Path) -> KubernetesFile:
         reader.errors.append("devices.source: device claims are allocated by a scheduler; `binder: direct` has none")
     if found.style.direct and found.device_source is DeviceSource.HAMI:
         reader.errors.append("devices.source: HAMi's scheduler gives its devices; `binder: direct` uses no scheduler")
+    if found.style.direct and found.device_source is DeviceSource.KAI:
+        reader.errors.append("devices.source: KAI-Scheduler gives the devices; `binder: direct` uses no scheduler")
     if found.pod_security and not found.managed:
         reader.errors.append("file.pod_security: with `namespaces: listed` label the namespaces yourself")
     if found.context and found.kubeconfig is None:
@@ -143,12 +147,27 @@ def _style(
         urls=_urls(reader, top),
         service_accounts=_accounts(reader, top),
         hami_scheduler=reader.get(devices, "hami_scheduler", "devices", values.text, SCHEDULER),
+        kai=_kai(reader, devices),
     )
 
 
 def _source(reader: Reader, devices: Mapping[str, Any]) -> DeviceSource:
     """Return what tells of the devices of nodes."""
     return DeviceSource(reader.get(devices, "source", "devices", values.choice(*DeviceSource), DeviceSource.AUTO.value))
+
+
+def _kai(reader: Reader, devices: Mapping[str, Any]) -> KaiSettings | None:
+    """Return what the file says of KAI; None: it does not give the devices."""
+    usual = KaiSettings()
+    found = KaiSettings(
+        queue=reader.get(devices, "queue", "devices", values.text, usual.queue),
+        scheduler=reader.get(devices, "kai_scheduler", "devices", values.text, usual.scheduler),
+    )
+    if devices.get("source") != DeviceSource.KAI:
+        return None
+    if not found.queue:
+        reader.errors.append("devices.queue: KAI-Scheduler schedules the pods of its queues; name one of them")
+    return found
 
 
 def _device_names(reader: Reader, devices: Mapping[str, Any]) -> DeviceNames:

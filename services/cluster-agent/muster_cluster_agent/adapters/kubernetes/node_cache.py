@@ -74,6 +74,8 @@ class NodeCache:
 
     def source_of(self, name: str) -> DeviceSource:
         """Return what gives those devices of a node that are told apart."""
+        if self._devices.source is DeviceSource.KAI:
+            return DeviceSource.KAI
         return DeviceSource.SLICES if self.by_hami(name) is None else DeviceSource.HAMI
 
     def shared(self) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from muster_cluster_agent.domain.kubernetes import hami, marks
 from muster_cluster_agent.domain.kubernetes.device_parts import part_of, problem_of, text_of
 from muster_cluster_agent.domain.kubernetes.device_sources import DeviceSource
+from muster_cluster_agent.domain.kubernetes.kai import QUEUE, KaiSettings
 from muster_cluster_agent.domain.model import Slots
 from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan
 
@@ -28,15 +29,21 @@ class DeviceRequest:
     units: Mapping[str, str] = field(default_factory=dict)
     claimed: bool = False
     scheduler: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
 
 
-def request_of(plan: ReplicaPlan, resource: str, source: DeviceSource, *, hami_scheduler: str = "") -> DeviceRequest:
+def request_of(
+    plan: ReplicaPlan, resource: str, source: DeviceSource, *, hami_scheduler: str = "", kai: KaiSettings | None = None
+) -> DeviceRequest:
     """Return what the pod of a replica says.
 
     resource: whose units are devices. source: what gives the devices of its node. hami_scheduler: the name of HAMi's.
+    kai: what the cluster file says of KAI, where it gives the devices.
     """
     counted = {name: str(count) for name, count in units_of(plan, resource)}
+    if kai is not None and counted:
+        return DeviceRequest(counted, scheduler=kai.scheduler, labels={QUEUE: kai.queue})
     if not plan.shares:
         return DeviceRequest(counted)
     assigned = [share.device for share in plan.shares]

@@ -9,9 +9,11 @@ class DeviceSource(StrEnum):
     """What tells of a node's devices; the values are the words of the cluster file.
 
     AUTO: ResourceSlices on nodes that have some, else HAMi's annotation, else labels and allocatable resources.
+    KAI: KAI-Scheduler gives them. It leaves no mark on a node, so that AUTO never finds it.
     """
 
     AUTO = "auto"
     SLICES = "slices"
     HAMI = "hami"
+    KAI = "kai"
     COUNTED = "counted"

@@ -21,6 +21,7 @@ from muster_cluster_agent.domain.kubernetes import (
     device_requests,
     extra_containers,
     hami,
+    kai,
     marks,
     pod_resources,
     storage,
@@ -29,6 +30,7 @@ from muster_cluster_agent.domain.kubernetes.device_requests import DeviceRequest
 from muster_cluster_agent.domain.kubernetes.device_sources import DeviceSource
 from muster_cluster_agent.domain.kubernetes.extra_containers import Images
 from muster_cluster_agent.domain.kubernetes.ingresses import Urls
+from muster_cluster_agent.domain.kubernetes.kai import KaiSettings
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.names import credentials_name, hosts_name, keys_name, port_name
 from muster_cluster_agent.domain.kubernetes.programs import programs_name
@@ -62,6 +64,7 @@ class Style:
     its node itself, so that no scheduler of the cluster looks at it. images: those that the cluster gives. urls: how
     workloads are reached from outside. service_accounts: by project; pods of other projects have the default one.
     hami_scheduler: of pods whose devices HAMi gives; empty: that of every pod, or the one that HAMi's webhook sets.
+    kai: of pods whose devices KAI-Scheduler gives; None: it gives none.
     """
 
     resource: str = "nvidia.com/gpu"
@@ -75,6 +78,7 @@ class Style:
     urls: Urls = field(default_factory=Urls)
     service_accounts: tuple[tuple[str, str], ...] = ()
     hami_scheduler: str = hami.SCHEDULER
+    kai: KaiSettings | None = None
 
 
 def classes_of(style: Style) -> Manifest:
@@ -107,11 +111,13 @@ def pod(
     container = plan.container_or_empty
     if not container.image:
         raise InvalidCommand("it names no image, and a pod is made of one; set `image`")
-    request = device_requests.request_of(plan, style.resource, source, hami_scheduler=style.hami_scheduler)
+    request = device_requests.request_of(
+        plan, style.resource, source, hami_scheduler=style.hami_scheduler, kai=style.kai
+    )
     style = replace(style, scheduler=request.scheduler or style.scheduler)
-    labels = {**_safe(container.labels), **marks.replica_labels(owner, plan.project, plan)}
+    labels = {**_said(container.labels, style), **marks.replica_labels(owner, plan.project, plan), **request.labels}
     annotations = {
-        **_safe(hami.without_choices(container.annotations)),
+        **_said(hami.without_choices(container.annotations), style),
         marks.PATTERN: plan.pattern.value,
         marks.NAME: plan.workload,
         **({marks.ADDRESS: ",".join(addresses)} if addresses else {}),
@@ -357,6 +363,7 @@ def _container_security(security: Security) -> Manifest:
     return {key: value for key, value in found.items() if value is not None}
 
 
-def _safe(said: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """What users say of labels and annotations, without the names that identify Muster's own objects."""
+def _said(said: tuple[tuple[str, str], ...], style: Style) -> dict[str, str]:
+    """What users say of labels and annotations, without what identifies Muster's own objects and what KAI reads."""
+    said = said if style.kai is None else kai.without_choices(said)
     return {name: value for name, value in said if not name.startswith(marks.PREFIX) and name != marks.MANAGED_BY}
