@@ -18,6 +18,8 @@ from typing import Any, Final
 import aiohttp
 
 from tests.conformance import drivers, programs
+from tests.conformance.kai import SCHEDULER as KAI
+from tests.conformance.kai import Kai
 from tests.support import hami
 from tests.support.fake_kubelet import binding, node_info, now, pinned_to, words_of
 from tests.support.kubernetes import session_with
@@ -54,6 +56,7 @@ class Kubelets:
         self.unbound: dict[str, Object] = {}  # by node: the condition of pods that are not bound to it
         self.complaints: list[str] = []
         self.drivers = drivers.Drivers(self.call)
+        self.kai = Kai(self.call)
         self.instead: dict[str, list[str] | None] = {}  # by node of HAMi: what it gives; None: what is asked for
         self._ends: dict[str, int] = {}  # by pod: with what it is to end
         self._killed_at: dict[str, float] = {}  # by path: when the grace of a pod that does not listen is over
@@ -159,6 +162,7 @@ class Kubelets:
                 path = _path(event["object"])
                 if event["type"] == "DELETED":
                     await self.drivers.release(path, event["object"])
+                    await self.kai.release(path)
                     self.pods.pop(path, None)
                     self._steps.pop(path, None)
                 else:
@@ -204,6 +208,7 @@ class Kubelets:
             return
         if pod["status"].get("phase") in {"Succeeded", "Failed"}:
             await self.drivers.release(path, pod)
+            await self.kai.release(path)
         if not pod["spec"].get("nodeName"):
             if not deleting and pod["spec"].get("schedulerName") != drivers.REAL:
                 await self._bind(path, pod, node)
@@ -236,6 +241,8 @@ class Kubelets:
         if node in self.unbound:
             if not pod["status"].get("conditions"):
                 await self._status(path, {"conditions": [self.unbound[node]]})
+            return
+        if pod["spec"].get("schedulerName") == KAI and not await self.kai.bind(path, pod, node):
             return
         await self.drivers.allocate(path, pod)
         if node in self.instead and (given := hami.given(pod, self.instead[node])):

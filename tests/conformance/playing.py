@@ -114,10 +114,11 @@ class Stages:
         return REAL_SCHEDULER
 
     @asynccontextmanager
-    async def stage(self, *, claims: bool = False) -> AsyncIterator[Stage]:
+    async def stage(self, *, claims: bool = False, kai: bool = False) -> AsyncIterator[Stage]:
         """An agent that is up, until the block ends. Raises AssertionError where its platform complains.
 
-        claims: its pods have device claims, which a real scheduler allocates where there is a real API server.
+        claims: its pods have device claims, which a real scheduler allocates where there is a real API server. kai:
+        KAI-Scheduler gives the devices of its cluster.
         """
         self._count += 1
         number = self._count
@@ -127,6 +128,8 @@ class Stages:
             platform = await self._platform(stack, root, number)
             if claims and isinstance(platform, Played):
                 platform.scheduler = self._schedule()
+            if isinstance(platform, Played):
+                platform.kai = kai
             name = f"{self._backend}-{self._run}-{number}"
             (root / "cluster.yaml").write_text(platform.cluster_file(name))
             side = await stack.enter_async_context(bus(self._kafka, name))
@@ -174,7 +177,8 @@ async def play(backend: str, kafka: str, chosen: Mapping[str, Case]) -> dict[str
             quiet, alone = asyncio.Semaphore(at_once), asyncio.Semaphore(alone_at_once)
 
             async def on_its_own(each: Case) -> None:
-                async with stages.stage(claims=Capability.DEVICE_CLAIMS in each.needs) as stage:
+                claims, kai = Capability.DEVICE_CLAIMS in each.needs, Capability.KAI in each.needs
+                async with stages.stage(claims=claims, kai=kai) as stage:
                     await each.play(stage)
 
             async with stages.stage() as shared:

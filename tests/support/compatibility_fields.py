@@ -161,7 +161,7 @@ def _on_kubernetes(row: Row) -> str:
     """What that back end does with the field: where the file of the cluster says nothing of it, and where it may."""
     plain, most = _made(row, KUBERNETES), _made(row, _ALL_GIVEN)
     if row.yaml == GPU_MEMORY:
-        return f"honoured where HAMi shares the devices of a cluster; else {plain}"
+        return f"honoured where HAMi or KAI-Scheduler gives the devices of a cluster; else {plain}"
     return plain if plain == most else f"{most} where the cluster's file says so; else {plain}"
 
 

@@ -21,6 +21,7 @@ class Capability(StrEnum):
     CARDS = "devices that are told apart"
     DEVICE_CLAIMS = "devices that a driver lists and claims hold"
     HAMI = "devices that HAMi shares"
+    KAI = "devices that KAI-Scheduler gives"
     FROZEN_NODES = "nodes that fall silent and come back with what ran"
     REBOOTS = "nodes that start again"
     SHARED_FOLDER = "a folder that outlives a run without a volume"

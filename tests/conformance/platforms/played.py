@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, cast
 import yaml
 
 from muster.fleet.v1 import fleet_pb2
+from tests.conformance.kai import QUEUE
 from tests.conformance.kubelets import MERGE, Kubelets, Object, environment_of
 from tests.conformance.platforms import Capability, Platform
 from tests.conformance.stage import Stage
@@ -35,11 +36,13 @@ class Played(Platform):
 
     capabilities: ClassVar = frozenset(
         {Capability.CONTAINERS, Capability.FROZEN_NODES, Capability.REBOOTS, Capability.OWN_SIGNALS}
-        | {Capability.LAYOUTS, Capability.DEVICE_CLAIMS, Capability.HAMI}
+        | {Capability.LAYOUTS, Capability.DEVICE_CLAIMS, Capability.HAMI, Capability.KAI}
     )
     gone = "containers-terminated"
     scheduler = ""
     """The name of the one that binds pods; empty: it is played."""
+    kai = False
+    """Whether KAI-Scheduler gives the devices."""
 
     def __init__(self, kubelets: Kubelets, root: Path, url: str, token: str, number: int) -> None:
         self.kubelets = kubelets
@@ -63,6 +66,7 @@ class Played(Platform):
             "urls": {"domain": "lab.example"},
             "mig_manager": True,
             **({"scheduler": self.scheduler} if self.scheduler else {}),
+            **({"devices": {"source": "kai", "queue": QUEUE}} if self.kai else {}),
         }
         (self._root / "kubeconfig").write_text(kubeconfig_of(self._url, self._token))
         return yaml.safe_dump(said)

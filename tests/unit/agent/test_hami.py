@@ -256,6 +256,11 @@ def test_parts_are_offered_where_no_driver_lists_devices() -> None:
     assert abilities(PROFILE, [sliced], claims=False, shared=True).mig is Mig.STATIC
 
 
+def test_parts_of_kai_are_not_held_to_their_memory() -> None:
+    found = abilities(PROFILE, [], claims=False, shared=True, isolated=False)
+    assert (found.portions, found.memory_requests, found.memory_isolation) == (True, True, False)
+
+
 def test_parts_are_not_offered_while_a_node_counts_whole_devices_and_slices() -> None:
     both = node(SlotGroup("nvidia.com/gpu", 2), SlotGroup("nvidia.com/mig-1g.5gb", 2, "1g.5gb"))
     assert abilities(PROFILE, [both], claims=False, shared=True) == replace(PROFILE, identity=Identity.UUID)

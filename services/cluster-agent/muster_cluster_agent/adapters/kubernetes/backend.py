@@ -22,6 +22,7 @@ from muster_cluster_agent.adapters.kubernetes.client import Client
 from muster_cluster_agent.adapters.kubernetes.cluster_file import KubernetesFile
 from muster_cluster_agent.adapters.kubernetes.departure import Departure
 from muster_cluster_agent.adapters.kubernetes.evacuation import Evacuation
+from muster_cluster_agent.adapters.kubernetes.kai_recorder import KaiRecorder
 from muster_cluster_agent.adapters.kubernetes.layouts import Layouts
 from muster_cluster_agent.adapters.kubernetes.logs import PodLogs
 from muster_cluster_agent.adapters.kubernetes.prerequisites import Prerequisites
@@ -76,8 +77,16 @@ class KubernetesBackend:
         self._client = client
         self._observed_at = 0.0
         self._cache = Cache(
-            client, owner, file.counting, file.namespace, clock, names=file.device_names, source=file.device_source
+            client,
+            owner,
+            file.counting,
+            file.namespace,
+            clock,
+            names=file.device_names,
+            source=file.device_source,
+            kai=file.style.kai,
         )
+        self._kai = KaiRecorder(client, self._cache)
         self._recorder = Recorder(client, self._cache, owner)
         prerequisites = Prerequisites(
             client,
@@ -133,7 +142,7 @@ class KubernetesBackend:
         self._cache.pod_listeners.append(self._hear)
         for pod in self._cache.by_name.values():
             self._hear(pod)
-        self._begin(self._recorder.run, self._rounds)
+        self._begin(self._recorder.run, self._kai.run, self._rounds)
 
     def _begin(self, *eternal: Callable[[], Coroutine[None, None, None]]) -> None:
         for run in eternal:
@@ -183,7 +192,7 @@ class KubernetesBackend:
     async def fleet(self) -> Fleet:
         """The nodes of now, and what the cluster can do."""
         nodes, claims, shared = self._cache.nodes.report(), self._cache.devices.found, self._cache.nodes.shared()
-        profile = abilities(self._profile, nodes, claims=claims, shared=shared)
+        profile = abilities(self._profile, nodes, claims=claims, shared=shared, isolated=self._cache.kai is None)
         return Fleet(replace(profile, names_objects=self._cache.objects.known), nodes, self._cache.objects.report())
 
     async def nodes(self) -> Mapping[str, NodeView]:
@@ -281,6 +290,7 @@ class KubernetesBackend:
             return
         evidence = evidence_of(pod, holds_devices=self._cache.devices.holds(pod))
         if not evidence:
+            self._kai.note(pod)
             return
         refusal = self._acting.refusal_of(pod)
         if refusal is None:
@@ -340,6 +350,7 @@ class KubernetesBackend:
         elif self._cache.differs(pod) and pod.deleted_at is None and not pod.terminal:
             await self._acting.end(pod, StopRequest(DEVICES_DIFFER))
         else:
+            self._kai.note(pod)
             await self._starts.look(pod, now)
             if pod.replica is not None and self._starts.take_settled_step(pod, now):
                 self._cache.tell(pod.replica.workload_id)

@@ -16,13 +16,16 @@ from typing import Final
 from muster_chassis import logs
 from muster_cluster_agent.adapters.kubernetes.client import Client
 from muster_cluster_agent.adapters.kubernetes.device_cache import DeviceCache
+from muster_cluster_agent.adapters.kubernetes.kai_cache import KaiCache
 from muster_cluster_agent.adapters.kubernetes.list_watch import Follower, Kind
 from muster_cluster_agent.adapters.kubernetes.node_cache import NodeCache
 from muster_cluster_agent.adapters.kubernetes.objects import ProjectObjects
 from muster_cluster_agent.domain import usage
-from muster_cluster_agent.domain.kubernetes import device_parts, lines, marks, substates
+from muster_cluster_agent.domain.fleet import Device
+from muster_cluster_agent.domain.kubernetes import device_parts, kai_cards, lines, marks, substates
 from muster_cluster_agent.domain.kubernetes.device_slices import DeviceNames
 from muster_cluster_agent.domain.kubernetes.device_sources import DeviceSource
+from muster_cluster_agent.domain.kubernetes.kai import KaiSettings
 from muster_cluster_agent.domain.kubernetes.lines import StopRequest
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.kubernetes.nodes import Counting, KubernetesNode, charged_units
@@ -54,8 +57,9 @@ class Cache:
         *,
         names: DeviceNames | None = None,
         source: DeviceSource = DeviceSource.AUTO,
+        kai: KaiSettings | None = None,
     ) -> None:
-        """own: the agent's own namespace. names, source: of devices, as the cluster file says."""
+        """own: the agent's own namespace. names, source, kai: of devices, as the cluster file says."""
         self._counting = counting
         self._own = own
         self._clock = clock
@@ -81,7 +85,9 @@ class Cache:
             self._devices_changed,
             self._claim_changed,
         )
-        self.nodes = NodeCache(client, counting, self._inventory_changed, self.devices, clock)
+        self.kai = KaiCache(owner.cluster, kai, counting, self._devices_changed) if kai is not None else None
+        """The cards where KAI gives them; None: it gives none."""
+        self.nodes = NodeCache(client, counting, self._inventory_changed, self.devices, clock, self.kai)
         self.namespaces = Follower(
             client, Kind("namespaces", "/api/v1/namespaces", marks.PROJECT), namespace_of, self._namespace_changed
         )
@@ -169,10 +175,9 @@ class Cache:
         # Before a container of it ran, another boot of its node is no evidence: it may first start after it.
         node = self.nodes.items.get(pod.replica.node) if pod.replica is not None else None
         boot = self._boots.get(pod.name) or (node.boot if node is not None else "")
-        # A pod of HAMi asks for units of the resource as well: they are the devices that it was assigned.
+        # A pod of HAMi or KAI asks for units of the resource as well: they are the devices that it was assigned.
         units = () if pod.devices else charged_units(pod.amounts.extended, self._counting, node)
-        known = node.hami.devices if node is not None and node.hami is not None else ()
-        charge = usage.charge(pod.shares, units, {device.uuid: device for device in known})
+        charge = usage.charge(pod.shares, units, _known_devices(pod, node))
         asked, given = self.stops.get(pod.name), self._given(pod)
         found = observed(pod, boot=boot, charge=charge, asked=asked, gone_at=gone_at, evidence=evidence, given=given)
         if pod.name in self.vanished:
@@ -182,6 +187,8 @@ class Cache:
 
     def _given(self, pod: Pod) -> tuple[str, ...] | None:
         """Return the UUIDs of the devices that a pod has; None: the cluster has given it none yet."""
+        if pod.source is DeviceSource.KAI:
+            return self.kai.given(pod) if self.kai is not None else ()
         if pod.part is None:
             return self.devices.given(pod)
         here = self.nodes.by_hami(pod.node)
@@ -189,6 +196,9 @@ class Cache:
 
     def differs(self, pod: Pod) -> bool:
         """Return whether the cluster gave a pod fewer or more devices than its replica is charged for."""
+        if pod.source is DeviceSource.KAI:
+            cards = self.nodes.cards(pod.node)
+            return self.kai is not None and cards is not None and self.kai.differs(pod, cards)
         if pod.part is None:
             return self.devices.differs(pod)
         return device_parts.differs(pod.allocation, pod.devices, bound=bool(pod.node))
@@ -251,6 +261,8 @@ class Cache:
         else:
             self.vanished.pop(ours.name, None)
             self.by_name[ours.name] = ours
+            if self.kai is not None:
+                self.kai.note(ours)
             if marks.GONE in ours.finalizers:
                 self._held.add(ours.name)
             self._pods_of[workload_id].add(ours.name)
@@ -275,6 +287,8 @@ class Cache:
     def drop(self, pod: Pod) -> None:
         """Forgets a pod."""
         self.by_name.pop(pod.name, None)
+        if self.kai is not None:
+            self.kai.forget(pod)
         self.vanished.pop(pod.name, None)
         self.released.discard(pod.name)
         self._held.discard(pod.name)
@@ -433,6 +447,15 @@ class Cache:
         for pod in self.by_name.values():
             if pod.node in changed and pod.replica is not None:
                 self.tell(pod.replica.workload_id)
+
+
+def _known_devices(pod: Pod, node: KubernetesNode | None) -> Mapping[str, Device]:
+    """Return what is known of the devices that were assigned to a pod, by name."""
+    if node is None:
+        return {}
+    if pod.source is DeviceSource.KAI:
+        return kai_cards.devices_of(pod, node)
+    return {device.uuid: device for device in node.hami.devices} if node.hami is not None else {}
 
 
 def _of_others(pod: Pod | None) -> Pod | None:

@@ -30,8 +30,8 @@ _TOP: Final = frozenset(
     | {"allow", "urls", "drain_taints", "service_accounts", "pod_security", "mig_manager"}
 )
 _DEVICES: Final = frozenset(
-    {"class", "driver", "hami_scheduler", "kai_scheduler", "memory", "model", "queue", "resource", "source", "uuid"}
-    | {"whole"}
+    {"class", "driver", "hami_scheduler", "kai_reservations", "kai_scheduler", "memory", "model", "queue", "resource"}
+    | {"source", "uuid", "whole"}
 )
 _IMAGES: Final = frozenset({"git", "notebook", "tensorboard"})
 _URLS: Final = frozenset({"annotations", "class", "domain", "reserved", "tls"})
@@ -162,6 +162,7 @@ def _kai(reader: Reader, devices: Mapping[str, Any]) -> KaiSettings | None:
     found = KaiSettings(
         queue=reader.get(devices, "queue", "devices", values.text, usual.queue),
         scheduler=reader.get(devices, "kai_scheduler", "devices", values.text, usual.scheduler),
+        reservations=reader.get(devices, "kai_reservations", "devices", values.text, usual.reservations),
     )
     if devices.get("source") != DeviceSource.KAI:
         return None

@@ -14,6 +14,7 @@ from typing import Final
 
 from muster_cluster_agent.adapters.kubernetes.client import Client
 from muster_cluster_agent.adapters.kubernetes.device_cache import DeviceCache
+from muster_cluster_agent.adapters.kubernetes.kai_cache import KaiCache
 from muster_cluster_agent.adapters.kubernetes.list_watch import Follower, Kind
 from muster_cluster_agent.domain.fleet import Node
 from muster_cluster_agent.domain.kubernetes import hami, nodes
@@ -30,6 +31,7 @@ class NodeCache:
     """The nodes of one cluster.
 
     changed: called after each change of the inventory. devices: those that are told apart. clock: seconds since 1970.
+    kai: the cards where KAI gives them; None: it gives none.
     """
 
     def __init__(
@@ -39,11 +41,13 @@ class NodeCache:
         changed: Callable[[], None],
         devices: DeviceCache,
         clock: Callable[[], float] = time.time,
+        kai: KaiCache | None = None,
     ) -> None:
         self._counting = counting
         self._changed = changed
         self._devices = devices
         self._clock = clock
+        self._kai = kai
         self.follower = Follower(client, _NODES, nodes.node_of, self._node_changed)
         self.views: Mapping[str, NodeView] = {}
         """The nodes as reconciling needs them, as they were last judged: the same mapping while nothing changes."""
@@ -74,12 +78,14 @@ class NodeCache:
 
     def source_of(self, name: str) -> DeviceSource:
         """Return what gives those devices of a node that are told apart."""
-        if self._devices.source is DeviceSource.KAI:
+        if self._kai is not None:
             return DeviceSource.KAI
         return DeviceSource.SLICES if self.by_hami(name) is None else DeviceSource.HAMI
 
     def shared(self) -> bool:
-        """Return whether HAMi gives the devices of some node."""
+        """Return whether HAMi or KAI gives the devices of some reported node, also parts of them."""
+        if self._kai is not None:
+            return any(node.devices for node in self._reported.values())
         return any((found := self.by_hami(name)) is not None and found.devices for name in self.items)
 
     def unread(self) -> frozenset[str]:
@@ -125,8 +131,17 @@ class NodeCache:
         others, drained_by = self._others.get(node.name, {}).values(), self._drained_by.get(node.name)
         return nodes.reported(node, others, self._counting, drained_by, self._told_apart(node.name))
 
+    def cards(self, name: str) -> tuple[str, ...] | None:
+        """Return the virtual cards of a node; None: it is not known."""
+        if name not in self.items:
+            return None
+        found = self._told_apart(name)
+        return tuple(device.uuid for device in found.devices) if found is not None else ()
+
     def _usable(self, name: str) -> frozenset[str]:
         """Return the UUIDs of the devices of a node that a replica may have."""
+        if self._kai is not None:
+            return frozenset(self.cards(name) or ())
         found = self.by_hami(name)
         if found is None:
             return self._devices.usable(name)
@@ -134,11 +149,13 @@ class NodeCache:
 
     def _told_apart(self, name: str) -> ToldApart | None:
         """Return the devices of a node; None: it counts them."""
+        node, others = self.items.get(name), self._others.get(name, {}).values()
+        if self._kai is not None:
+            return self._kai.told_apart(node, others) if node is not None else None
         found = self.by_hami(name)
         if found is None:
             return self._devices.told_apart(name)
-        others = (pod.allocation for pod in self._others.get(name, {}).values())
-        return ToldApart(found.devices, hami.foreign(found, others))
+        return ToldApart(found.devices, hami.foreign(found, (pod.allocation for pod in others)))
 
     def note_other(self, key: str, old: Pod | None, new: Pod | None) -> None:
         """Note what a pod that is not Muster's holds of a node now; None: nothing."""
@@ -180,4 +197,4 @@ class NodeCache:
 
 def _held(pod: Pod) -> tuple[object, ...]:
     """Return what a pod of others holds, and where."""
-    return pod.node, pod.amounts, pod.allocation
+    return pod.node, pod.amounts, pod.allocation, pod.parted, pod.groups

@@ -18,10 +18,11 @@ GPU_MEMORY: Final = "gpuMemory"
 """The word for a request for GPU memory among the refused fields."""
 
 
-def abilities(profile: Profile, nodes: Iterable[Node], *, claims: bool, shared: bool) -> Profile:
+def abilities(profile: Profile, nodes: Iterable[Node], *, claims: bool, shared: bool, isolated: bool = True) -> Profile:
     """Return the profile with the abilities of the nodes.
 
-    claims: whether drivers list devices. shared: whether HAMi has registered some.
+    claims: whether drivers list devices. shared: whether HAMi or KAI gives some. isolated: whether a part of a device
+    is held to its memory, as HAMi does and KAI does not.
     """
     found = replace(profile, identity=Identity.UUID if claims or shared else Identity.ANONYMOUS)
     kinds = [{bool(group.profile) for group in node.slots} for node in nodes]
@@ -32,7 +33,7 @@ def abilities(profile: Profile, nodes: Iterable[Node], *, claims: bool, shared: 
         found,
         portions=True,
         memory_requests=True,
-        memory_isolation=True,
+        memory_isolation=isolated,
         mig=Mig.STATIC if sliced else Mig.NONE,
         refused_fields=tuple(word for word in profile.refused_fields if word != GPU_MEMORY),
     )

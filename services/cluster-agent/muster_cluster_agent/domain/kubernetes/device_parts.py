@@ -1,6 +1,6 @@
 """What a replica has of each of its devices, and what a pod was given of them (kubernetes.md 7.1).
 
-Used where a scheduler of the cluster splits devices: HAMi. Pure.
+Used where a scheduler of the cluster splits devices: HAMi or KAI. Pure.
 Holds: all devices of a replica are split alike; an annotation is anybody's to edit, so that none of them raises.
 """
 

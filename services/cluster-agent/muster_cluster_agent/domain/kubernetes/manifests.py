@@ -112,7 +112,7 @@ def pod(
     if not container.image:
         raise InvalidCommand("it names no image, and a pod is made of one; set `image`")
     request = device_requests.request_of(
-        plan, style.resource, source, hami_scheduler=style.hami_scheduler, kai=style.kai
+        plan, style.resource, source, hami_scheduler=style.hami_scheduler, settings=style.kai
     )
     style = replace(style, scheduler=request.scheduler or style.scheduler)
     labels = {**_said(container.labels, style), **marks.replica_labels(owner, plan.project, plan), **request.labels}

@@ -184,16 +184,19 @@ def slots_of(node: KubernetesNode, counting: Counting) -> tuple[SlotGroup, ...]:
     Under the plugin's strategy `single` each unit of a whole device's resource is a slice, and the product ends in its
     profile. A node whose product ends in something else there offers nothing.
     """
-    labels = dict(node.labels)
-    product, _, word = product_of(node).partition(_SINGLE)
-    if word and not node.single:
+    if product_of(node).partition(_SINGLE)[2] and not node.single:
         return ()
-    memory = 0 if node.single else _memory(labels)  # under `single` the label is about one slice
-    model = card_of(product, memory)
+    model, memory = model_of(node)
     return tuple(
         SlotGroup(resource, count, mig_profile(resource) or node.single, model, memory)
         for resource, count in device_units(node.allocatable.extended, counting)
     )
+
+
+def model_of(node: KubernetesNode) -> tuple[str, int]:
+    """Return the model of the node's cards and the bytes of memory of each, by their labels; 0: no label says it."""
+    memory = 0 if node.single else _memory(dict(node.labels))  # under `single` the label is about one slice
+    return card_of(product_of(node).partition(_SINGLE)[0], memory), memory
 
 
 def device_units(extended: Slots, counting: Counting) -> Slots:

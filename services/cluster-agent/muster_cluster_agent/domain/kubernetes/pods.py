@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
-from muster_cluster_agent.domain.kubernetes import hami, marks
+from muster_cluster_agent.domain.kubernetes import hami, kai, marks
 from muster_cluster_agent.domain.kubernetes.amounts import Amounts, amounts_of
 from muster_cluster_agent.domain.kubernetes.device_parts import Allocation, Part, part_in
+from muster_cluster_agent.domain.kubernetes.device_sources import DeviceSource
 from muster_cluster_agent.domain.kubernetes.marks import Owner
 from muster_cluster_agent.domain.model import Pattern, ReplicaKey, Share
 
@@ -60,8 +61,9 @@ class Pod:
 
     deleted_at: when its deletion was asked for. forced: it has no grace left. finalizers: of Muster's own pods.
     addresses: those of its workload. serving: they lead to it. ip, ports: its own. devices: UUIDs of what it was
-    assigned. part: what it has of each of them where HAMi gives them; None: a claim gives them. allocation: what HAMi
-    gave it; None: nothing.
+    assigned. source: what gives them. part: what it has of each of them where HAMi or KAI gives them. allocation: what
+    HAMi gave it; None: nothing. parted: it asks KAI for parts of cards. groups: KAI's names of the cards that it
+    shares. cards: as which virtual card each of its groups is told.
     """
 
     name: str
@@ -91,6 +93,10 @@ class Pod:
     devices: tuple[str, ...] = ()
     part: Part | None = None
     allocation: Allocation | None = None
+    source: DeviceSource = DeviceSource.SLICES
+    parted: bool = False
+    groups: tuple[str, ...] = ()
+    cards: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def shares(self) -> tuple[Share, ...]:
@@ -118,7 +124,7 @@ def pod_of(raw: Json, owner: Owner, known: Pod | None = None) -> Pod:
     known: the pod of that name as it was last seen.
     """
     metadata, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
-    annotations = metadata.get("annotations") or {}
+    annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
     amounts = amounts_of(spec)
     # The annotation is anybody's to write: of a pod that asks for no device it must not close a node.
     given = annotations.get(hami.ALLOCATED) if amounts.extended else None
@@ -131,8 +137,9 @@ def pod_of(raw: Json, owner: Owner, known: Pod | None = None) -> Pod:
         "phase": status.get("phase", ""),
         "amounts": amounts,
         "allocation": hami.allocation(given) if given is not None else None,
+        "parted": kai.asks_for_parts(annotations),
+        "groups": kai.groups_in(labels),
     }
-    labels = metadata.get("labels") or {}
     if known is not None and known.replica is not None and known.uid == base["uid"]:
         # Without its labels it would look like a pod that has vanished, and a second one would be started beside it.
         first, replica = known, replace(known.replica, node=base["node"] or known.replica.node)
@@ -141,6 +148,7 @@ def pod_of(raw: Json, owner: Owner, known: Pod | None = None) -> Pod:
             replica = marks.replica_of(base["name"], base["node"] or _pinned(spec), labels)
         except (KeyError, ValueError):  # whose labels were copied or cut is unknown, but it holds what it asks for
             return Pod(**base)
+        part = part_in(annotations.get(marks.PART, ""))
         first = Pod(
             **base,
             project=labels.get(marks.PROJECT, ""),
@@ -148,7 +156,9 @@ def pod_of(raw: Json, owner: Owner, known: Pod | None = None) -> Pod:
             pattern=pattern if (pattern := annotations.get(marks.PATTERN, "")) in _PATTERNS else Pattern.SINGLE.value,
             spec=annotations.get(marks.SPEC, ""),
             devices=_devices(annotations.get(marks.DEVICES, "")),
-            part=part_in(annotations.get(marks.PART, "")),
+            part=part,
+            source=_source(annotations, part),
+            cards=_cards(annotations.get(marks.CARDS, "")),
         )
     else:
         return Pod(**base)
@@ -188,6 +198,22 @@ def _devices(text: str) -> tuple[str, ...]:
     except (ValueError, RecursionError):
         return ()
     return tuple(said) if isinstance(said, list) and all(isinstance(one, str) for one in said) else ()
+
+
+def _source(annotations: Mapping[str, str], part: Part | None) -> DeviceSource:
+    """Return what gives the devices of a pod of Muster's own."""
+    if part is None:
+        return DeviceSource.SLICES
+    return DeviceSource.KAI if marks.BY_KAI in annotations else DeviceSource.HAMI
+
+
+def _cards(text: str) -> Mapping[str, str]:
+    """Return the virtual cards by group. The annotation is anybody's to edit: what is no object of texts names none."""
+    try:
+        said = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) and all(isinstance(one, str) for one in said.values()) else {}
 
 
 def _pinned(spec: Json) -> str:
