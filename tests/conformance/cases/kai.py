@@ -145,6 +145,17 @@ async def too_few_cards_of_kai_are_a_fault_of_the_infrastructure(stage: Stage) -
 
 
 @case(Capability.KAI, alone=True)
+async def another_portion_of_a_card_is_a_fault_of_the_infrastructure(stage: Stage) -> None:
+    node, cards = await node_of_kai(stage)
+    cluster_of(stage).kubelets.kai.portions[node] = "0.75"
+    work = stage.work(programs.WAITS, runs=[on(node, cards[0], portion_milli=HALF)])
+    await work.assign()
+    assert (await work.state(FAILED)).failure == fleet_pb2.FAILURE_CLASS_INFRASTRUCTURE
+    await work.state(GONE)
+    assert "READY" not in work.states()
+
+
+@case(Capability.KAI, alone=True)
 async def groups_for_which_no_card_is_left_are_a_fault_of_the_infrastructure(stage: Stage) -> None:
     node, cards = await node_of_kai(stage)
     cluster_of(stage).kubelets.kai.spread.add(node)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster_cluster_agent.domain.kubernetes import device_requests, kai, manifests, marks
+from muster_cluster_agent.domain.kubernetes.device_parts import Part
 from muster_cluster_agent.domain.kubernetes.device_sources import DeviceSource
 from muster_cluster_agent.domain.kubernetes.kai import KaiSettings
 from muster_cluster_agent.domain.kubernetes.manifests import Style
@@ -94,6 +95,32 @@ def test_groups_are_read_of_both_forms_of_the_label() -> None:
     assert kai.groups_in({"team": "a"}) == ()
     assert kai.groups_in({"runai-gpu-group": "A"}) == ("A",)
     assert kai.groups_in({"runai-gpu-group/B": "B", "runai-gpu-group/A": "A", "runai-gpu-group": ""}) == ("A", "B")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [("w-a-shared-gpu", "w-a-shared-gpu"), ("../secrets/a", ""), ("a/b", ""), ("", ""), ("a?b", "")]
+)
+def test_a_config_map_is_read_by_a_name_that_is_one(text: str, found: str) -> None:
+    assert kai.config_map_in({"runai/shared-gpu-configmap": text}) == found
+
+
+@pytest.mark.parametrize(
+    ("said", "part", "count", "expected"),
+    [
+        ({}, Part(500), 1, False),
+        ({"RUNAI-VISIBLE-DEVICES": "0,3", "RUNAI_NUM_OF_GPUS": "0.5"}, Part(500), 2, False),
+        ({"NVIDIA_VISIBLE_DEVICES": "0", "GPU_PORTION": "0.5"}, Part(500), 2, True),
+        ({"GPU_PORTION": "0.6"}, Part(500), 1, True),
+        ({"GPU_PORTION": "0.30000000000000004"}, Part(300), 1, False),
+        ({"GPU_PORTION": "0.1"}, Part(0, 1 << 30), 1, False),
+        ({"GPU_PORTION": "half"}, Part(500), 1, False),
+        ({"GPU_PORTION": "inf"}, Part(500), 1, True),
+    ],
+)
+def test_what_a_config_map_says_is_compared_with_what_was_assigned(
+    said: dict[str, str], part: Part, count: int, expected: bool
+) -> None:
+    assert kai.contradicts(said, part, count) == expected
 
 
 @pytest.mark.parametrize("text", ["", "[", "[1]", '{"A": 1}', "7", "[" * 100_000])

@@ -9,7 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster_cluster_agent.domain.kubernetes import kai_cards
+from muster_cluster_agent.domain.findings import Severity
+from muster_cluster_agent.domain.kubernetes import checking, kai_cards
 from muster_cluster_agent.domain.kubernetes.amounts import Amounts
 from muster_cluster_agent.domain.kubernetes.device_parts import Part
 from muster_cluster_agent.domain.kubernetes.device_sources import DeviceSource
@@ -126,6 +127,15 @@ def test_cards_that_pods_use_stay_if_the_node_has_fewer() -> None:
     found = report([own("a", 3, groups="A", cards="3")], gpus=0)
     assert found is not None
     assert numbers(device.uuid for device in found.devices) == [3]
+
+
+def test_the_check_tells_of_cards_and_of_those_whose_memory_is_not_known() -> None:
+    nodes = [node_of({"metadata": {"name": name, "uid": "u"}, "status": {}}) for name in ("n-0", "n-1")]
+    found = list(checking.kai_nodes(nodes, {"n-0": 4, "n-1": 0}, "muster"))
+    assert [one.severity for one in found] == [Severity.WARNING, Severity.OK]
+    assert found[0].text.startswith("n-0 has GPUs of unknown memory")
+    assert found[1].text == "n-0 has 4 GPUs, which KAI gives whole and in parts to queue muster"
+    assert list(checking.kai_nodes(nodes, {"n-0": 0, "n-1": 0}, "muster")) == []
 
 
 def test_devices_of_nodes_with_slices_are_counted() -> None:

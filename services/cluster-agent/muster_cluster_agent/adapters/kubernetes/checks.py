@@ -125,6 +125,10 @@ class Checks:
         used = self._file.device_source in {DeviceSource.AUTO, DeviceSource.HAMI}
         for one in checking.hami_nodes(here, apart, self._cache.nodes.unread(), used=used):
             yield one
+        if self._file.style.kai is not None:
+            cards = {node.name: len(self._cache.nodes.cards(node.name) or ()) for node in here}
+            for one in checking.kai_nodes(here, cards, self._file.style.kai.queue):
+                yield one
 
     async def _trials(self) -> AsyncIterator[Finding]:
         """A pod in each namespace as Muster makes them, which the API server admits or not and does not keep."""

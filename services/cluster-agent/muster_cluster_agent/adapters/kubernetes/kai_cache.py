@@ -28,6 +28,7 @@ class KaiCache:
         self._counting = counting
         self._changed = changed
         self._own: dict[str, dict[str, Pod]] = defaultdict(dict)  # pods that may use devices, by node and name
+        self._refuted: set[str] = set()  # names of pods to which KAI gave something else than they were assigned
         self._decided: dict[str, Mapping[str, str]] = {}  # by the pod's name: what its annotation does not say yet
 
     def note(self, pod: Pod) -> None:
@@ -48,6 +49,7 @@ class KaiCache:
         """Note that a pod of Muster uses no device any more."""
         node = _node_of(pod)
         self._decided.pop(pod.name, None)
+        self._refuted.discard(pod.name)
         if self._own.get(node, {}).pop(pod.name, None) is not None:
             self._changed(node)
         if not self._own.get(node, True):
@@ -59,7 +61,13 @@ class KaiCache:
 
     def differs(self, pod: Pod, cards: Sequence[str]) -> bool:
         """Return whether KAI gave a pod what its replica cannot be charged for. cards: those of its node."""
-        return kai_cards.differs(pod) or (self.is_untold(pod) and self.decide(pod, cards) is None)
+        if pod.name in self._refuted or kai_cards.differs(pod):
+            return True
+        return self.is_untold(pod) and self.decide(pod, cards) is None
+
+    def refute(self, pod: Pod) -> None:
+        """Note that KAI gave a pod something else than it was assigned."""
+        self._refuted.add(pod.name)
 
     def is_untold(self, pod: Pod) -> bool:
         """Return whether the cards of a pod are to be decided, and written down."""

@@ -1,7 +1,8 @@
-"""Writes down as which virtual cards the groups of pods are told, in an annotation of each pod.
+"""Verifies what KAI-Scheduler gave pods, and writes down as which virtual cards their groups are told.
 
-Used by the Kubernetes back end where KAI-Scheduler gives the devices. Holds: a replica is told as READY only once its
-annotation is seen, so that the agent that follows tells the same cards.
+Used by the Kubernetes back end where KAI gives the devices. Holds: a replica is told as READY only once the annotation
+of its pod is seen, so that the agent that follows tells the same cards; nothing is written about a pod that has
+something else than it was assigned.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from muster_chassis import logs
 from muster_cluster_agent.adapters.kubernetes.cache import Cache
 from muster_cluster_agent.adapters.kubernetes.client import Client
 from muster_cluster_agent.adapters.kubernetes.recorder import path_of
-from muster_cluster_agent.domain.kubernetes import marks
+from muster_cluster_agent.domain.kubernetes import kai, marks
 from muster_cluster_agent.domain.kubernetes.pods import Pod
 from muster_cluster_agent.errors import BackendError
 
 _AT_ONCE: Final = 32  # calls
+_MAIN: Final = 0  # place of a replica's own container among those of its pod
 
 _log = logs.get(__name__)
 
@@ -49,15 +51,26 @@ class KaiRecorder:
 
     async def _write(self, name: str) -> None:
         """Write the annotation of a pod. A failure is said; the next look at the pod tries it again."""
-        pod, kai = self._cache.by_name.get(name), self._cache.kai
+        pod, cache = self._cache.by_name.get(name), self._cache.kai
         cards = self._cache.nodes.cards(pod.node) if pod is not None else None
-        if pod is None or kai is None or cards is None or not kai.is_untold(pod):
+        if pod is None or cache is None or cards is None or not cache.is_untold(pod):
             return
-        decided = kai.decide(pod, cards)
-        if decided is None:  # the pod is stopped by the next look at it
-            return
-        said = {"uid": pod.uid, "annotations": {marks.CARDS: json.dumps(decided)}}
         try:
-            await self._client.patch(path_of(pod), {"metadata": said})
+            # A pod that is contradicted, or for which no card is left, is stopped by the next look at it.
+            if await self._contradicted(pod):
+                cache.refute(pod)
+            elif decided := cache.decide(pod, cards):
+                said = {"uid": pod.uid, "annotations": {marks.CARDS: json.dumps(decided)}}
+                await self._client.patch(path_of(pod), {"metadata": said})
         except BackendError as error:
             _log.warning("it is not written yet which cards a pod has", pod=pod.key, error=str(error))
+
+    async def _contradicted(self, pod: Pod) -> bool:
+        """Return whether KAI's ConfigMap says that a pod has something else than it was assigned. Raises BackendError.
+
+        Without its ConfigMap no container starts, and some modes of KAI make none: one that is missing says nothing.
+        """
+        if not pod.config_map or pod.part is None:
+            return False
+        found = await self._client.find(f"/api/v1/namespaces/{pod.namespace}/configmaps/{pod.config_map}-{_MAIN}")
+        return found is not None and kai.contradicts(found.get("data") or {}, pod.part, len(pod.devices))

@@ -55,6 +55,7 @@ class NodeCache:
         """Whether a node has changed since they were last judged."""
         self._gone: dict[str, KubernetesNode] = {}
         self._reported: dict[str, Node] = {}
+        self._cards: dict[str, tuple[str, ...]] = {}  # virtual cards by node, as long as nothing of it has changed
         self._stale: set[str] = set()  # nodes whose report has to be made again
         self._drained_by: dict[str, float] = {}  # nodes that a taint announces to go, and when
         self._others: dict[str, dict[str, Pod]] = defaultdict(dict)  # pods that are not Muster's, by node and key
@@ -135,8 +136,10 @@ class NodeCache:
         """Return the virtual cards of a node; None: it is not known."""
         if name not in self.items:
             return None
-        found = self._told_apart(name)
-        return tuple(device.uuid for device in found.devices) if found is not None else ()
+        if name not in self._cards:
+            found = self._told_apart(name)
+            self._cards[name] = tuple(device.uuid for device in found.devices) if found is not None else ()
+        return self._cards[name]
 
     def _usable(self, name: str) -> frozenset[str]:
         """Return the UUIDs of the devices of a node that a replica may have."""
@@ -191,6 +194,7 @@ class NodeCache:
         self._report_again(key)
 
     def _report_again(self, name: str) -> None:
+        self._cards.pop(name, None)
         self._stale.add(name)
         self._changed()
 

@@ -13,7 +13,14 @@ from muster_cluster_agent.domain.kubernetes.device_slices import NodeDevices
 from muster_cluster_agent.domain.kubernetes.hami import ALLOCATED, REGISTERED
 from muster_cluster_agent.domain.kubernetes.manifests import MAIN, Style, classes_of
 from muster_cluster_agent.domain.kubernetes.marks import Owner
-from muster_cluster_agent.domain.kubernetes.nodes import Counting, KubernetesNode, device_units, is_shared, product_of
+from muster_cluster_agent.domain.kubernetes.nodes import (
+    Counting,
+    KubernetesNode,
+    device_units,
+    is_shared,
+    model_of,
+    product_of,
+)
 from muster_cluster_agent.domain.kubernetes.resources import Manifest
 from muster_cluster_agent.domain.kubernetes.roots import Namespace
 from muster_kernel.agent_rights import Right
@@ -229,6 +236,24 @@ def hami_nodes(
     if cards:
         names = sorted(name for name, one in here.items() if one.devices)
         yield ok(subject, f"{_some(names)} {_has(names)} {cards} devices, which HAMi gives whole and in parts")
+
+
+def kai_nodes(found: Iterable[KubernetesNode], cards: Mapping[str, int], queue: str) -> Iterable[Finding]:
+    """Nodes whose devices KAI gives. cards: how many each of them reports. queue: of pods with devices."""
+    subject = "kai"
+    here = sorted(name for name, count in cards.items() if count)
+    unlabelled = sorted(node.name for node in found if cards.get(node.name) and not model_of(node)[1])
+    if unlabelled:
+        yield warning(
+            subject,
+            f"{_some(unlabelled)} {_has(unlabelled)} GPUs of unknown memory, of which KAI gives no amounts: run GPU "
+            "feature discovery",
+        )
+    if here:
+        total = sum(cards.values())
+        yield ok(
+            subject, f"{_some(here)} {_has(here)} {total} GPUs, which KAI gives whole and in parts to queue {queue}"
+        )
 
 
 def trial_pod(owner: Owner, namespace: str, style: Style) -> Manifest:

@@ -7,11 +7,12 @@ replica never asks for more of a card than it is charged for.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from muster_cluster_agent.domain.kubernetes.device_parts import part_of
+from muster_cluster_agent.domain.kubernetes.device_parts import Part, part_of
 from muster_cluster_agent.domain.model import Share
 from muster_kernel.quantities import MILLI
 
@@ -26,6 +27,12 @@ _MEMORY: Final = "gpu-memory"  # MiB
 _COUNT: Final = "gpu-fraction-num-devices"
 _GROUP: Final = "runai-gpu-group"
 """Label of a pod: the group of pods that share a card with it; `runai-gpu-group/GROUP` for each of several cards."""
+_CONFIG_MAP: Final = "runai/shared-gpu-configmap"
+"""Annotation of a pod: what the names of the ConfigMaps begin with in which KAI says what its containers have."""
+_NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,250}[a-z0-9])?")  # the annotation is anybody's to edit
+_VISIBLE: Final = ("NVIDIA_VISIBLE_DEVICES", "RUNAI-VISIBLE-DEVICES")
+_PORTION: Final = ("GPU_PORTION", "RUNAI_NUM_OF_GPUS")
+_ROUNDED: Final = 0.5  # thousandths of a device by which a written portion may be off
 _MEBIBYTE: Final = 1 << 20
 _HIDDEN: Final = (
     *("gpu-fraction", "gpu-memory", "kai.scheduler/", "run.ai/", "runai-", "runai/"),
@@ -73,6 +80,28 @@ def groups_in(labels: Mapping[str, str]) -> tuple[str, ...]:
     """Return the groups that KAI gave a pod: one for each card of which it has a part."""
     several = (text for name, text in labels.items() if name.startswith(f"{_GROUP}/"))
     return tuple(sorted({*several, labels.get(_GROUP, "")} - {""}))
+
+
+def config_map_in(annotations: Mapping[str, str]) -> str:
+    """Return with what the names of KAI's ConfigMaps about a pod begin; empty: it has none."""
+    text = annotations.get(_CONFIG_MAP, "")
+    return text if _NAME.fullmatch(text) else ""
+
+
+def contradicts(said: Mapping[str, str], part: Part, count: int) -> bool:
+    """Return whether a ConfigMap says that a container has something else than it was assigned.
+
+    said: the data of the ConfigMap. part, count: what was assigned of each device, and of how many. What it does not
+    say contradicts nothing, and neither does the portion that KAI makes of an amount of memory.
+    """
+    visible, portion = (next((said[key] for key in keys if said.get(key)), "") for keys in (_VISIBLE, _PORTION))
+    if visible and len(visible.split(",")) != count:
+        return True
+    try:
+        given = float(portion or "nan")
+    except ValueError:
+        return False
+    return bool(part.portion_milli) and abs(given * MILLI - part.portion_milli) > _ROUNDED
 
 
 def without_choices(said: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

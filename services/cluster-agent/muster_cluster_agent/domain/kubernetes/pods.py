@@ -63,7 +63,8 @@ class Pod:
     addresses: those of its workload. serving: they lead to it. ip, ports: its own. devices: UUIDs of what it was
     assigned. source: what gives them. part: what it has of each of them where HAMi or KAI gives them. allocation: what
     HAMi gave it; None: nothing. parted: it asks KAI for parts of cards. groups: KAI's names of the cards that it
-    shares. cards: as which virtual card each of its groups is told.
+    shares. config_map: with what the names of KAI's ConfigMaps about it begin. cards: as which virtual card each of its
+    groups is told.
     """
 
     name: str
@@ -96,6 +97,7 @@ class Pod:
     source: DeviceSource = DeviceSource.SLICES
     parted: bool = False
     groups: tuple[str, ...] = ()
+    config_map: str = ""
     cards: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -183,6 +185,7 @@ def pod_of(raw: Json, owner: Owner, known: Pod | None = None) -> Pod:
         serving=marks.SERVING in labels,
         ip=status.get("podIP", ""),
         ports=tuple(port["containerPort"] for port in spec["containers"][0].get("ports") or ()),
+        config_map=kai.config_map_in(annotations),
     )
 
 
