@@ -239,6 +239,22 @@ def test_the_charge_follows_the_devices_really_given() -> None:
     assert fleet.world.inventory.nodes["c1", "n1"].device(assigned).mode is Mode.IDLE
 
 
+def test_the_charge_of_a_portion_follows_to_a_card_that_is_shared_already() -> None:
+    fleet = Fleet(node("n1", 2))
+    sizes = (750, 500, 250)
+    shares = [
+        fleet.submit(number, request(role(portion(milli)))).replicas["worker", 0].grant.shares[0]
+        for number, milli in enumerate(sizes, 1)
+    ]
+    first, second, third = shares
+    assert (first.device != second.device, third.device) == (True, first.device)
+    report = fleet.status(3, ReplicaState.READY)
+    fleet.send(report._replace(status=report.status._replace(devices=(second,))))
+    assert fleet.workload(3).replicas["worker", 0].grant.shares == (third._replace(device=second.device),)
+    inventory = fleet.world.inventory.nodes["c1", "n1"]
+    assert [inventory.device(share.device).free_milli for share in (first, second)] == [250, 250]
+
+
 def test_what_others_hold_is_taken() -> None:
     cards = devices("c1-n1", 2)
     cards[0].foreign = True
