@@ -58,7 +58,10 @@ class Kai:
             await self.reserve(node, group)
         labels = {GROUP: groups[0]} if count == 1 and groups else {f"{GROUP}/{group}": group for group in groups}
         name = f"{pod['metadata']['name'][:40]}-shared-gpu"
-        data = {"RUNAI-VISIBLE-DEVICES": ",".join(groups), "RUNAI_NUM_OF_GPUS": self.portions.get(node, f"{portion}")}
+        data = {
+            "RUNAI-VISIBLE-DEVICES": ",".join(groups),
+            "RUNAI_NUM_OF_GPUS": self.portions.get(node, f"{portion:.2f}"),
+        }
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{name}-0"}, "data": data}
         await self._make(f"{path.partition('/pods/')[0]}/configmaps", body)
         said = {"metadata": {"labels": labels, "annotations": {CONFIG_MAP: name}}}

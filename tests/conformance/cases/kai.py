@@ -23,7 +23,7 @@ GPU: Final = "nvidia.com/gpu"
 HALF: Final = 500
 SHARES: Final[dict[str, tuple[dict[str, Any], dict[str, str], dict[str, str]]]] = {
     "whole": ({"whole": True}, {GPU: "2"}, {}),
-    "portion": ({"portion_milli": 250}, {}, {"gpu-fraction": "0.25", "gpu-fraction-num-devices": "2"}),
+    "portion": ({"portion_milli": 125}, {}, {"gpu-fraction": "0.125", "gpu-fraction-num-devices": "2"}),
     "memory": ({"memory_bytes": 8 << 30}, {}, {"gpu-memory": "8192", "gpu-fraction-num-devices": "2"}),
 }
 """What a replica has of each of two cards, what its container asks for, and by which annotations."""

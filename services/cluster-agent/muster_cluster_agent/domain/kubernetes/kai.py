@@ -32,7 +32,7 @@ _CONFIG_MAP: Final = "runai/shared-gpu-configmap"
 _NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,250}[a-z0-9])?")  # the annotation is anybody's to edit
 _VISIBLE: Final = ("NVIDIA_VISIBLE_DEVICES", "RUNAI-VISIBLE-DEVICES")
 _PORTION: Final = ("GPU_PORTION", "RUNAI_NUM_OF_GPUS")
-_ROUNDED: Final = 0.5  # thousandths of a device by which a written portion may be off
+_ROUNDED: Final = 6.0  # thousandths of a device: KAI writes a portion with two decimals
 _MEBIBYTE: Final = 1 << 20
 _HIDDEN: Final = (
     *("gpu-fraction", "gpu-memory", "kai.scheduler/", "run.ai/", "runai-", "runai/"),
