@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 
 from muster.fleet.v1 import fleet_pb2
 
-NODES: Final = 40
+NODES: Final = 64
 """Nodes of a stage: n-0 and n-1 are shared by its cases, each of the others is one case's."""
 
 
