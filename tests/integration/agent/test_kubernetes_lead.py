@@ -94,6 +94,9 @@ async def test_an_agent_that_another_has_replaced_ends(holder: str) -> None:
         with pytest.raises(LeadLost, match=f"{holder or 'another agent'} leads this cluster now"):
             async with asyncio.timeout(10):
                 await lead.keep()
+        assert not lead.holds  # it stops to write at once
+        await lead.give_back()
+        assert server.objects["leases"]["muster/muster-agent"]["spec"]["holderIdentity"] == holder
 
 
 def _early() -> float:

@@ -115,6 +115,8 @@ class Lead:
             return await self._won(began, self._client.call("POST", self._path, body=self._new_lease(), fenced=False))
         self._lease = found
         mine = self._holder() == self._identity
+        if not mine:
+            self._until = 0.0  # or this agent would write on, and give back the lead of another when it ends
         if not mine and (not retake or (self._holder() and not self._is_over())):
             return False
         return await self._won(began, self._put(self._renewed(mine=mine)))
