@@ -85,6 +85,24 @@ async def test_an_agent_without_an_answer_stays_and_writes_nothing() -> None:
         keeping.cancel()
 
 
+async def test_a_write_goes_on_while_the_lead_is_renewed_and_ends_with_it() -> None:
+    async with two() as (server, client, _):
+        left = [0.01, 0.01, 0.01]
+        client.lead_left = lambda: left.pop() if left else 0.0
+        server.fault = lambda *_: Fault(silent=True)
+        with pytest.raises(Unreachable, match="does not lead"):
+            await client.post("/api/v1/namespaces/muster/configmaps", {"metadata": {"name": "x"}})
+        assert not left
+
+
+async def test_what_a_webhook_fails_is_not_asked_for_again_at_once() -> None:
+    async with two() as (server, client, _):
+        server.fault = lambda *_: Fault(message='failed calling webhook "w": context deadline exceeded')
+        with pytest.raises(ApiError, match="failed calling webhook"):
+            await client.post("/api/v1/namespaces/muster/pods", {"metadata": {"name": "x"}})
+        assert server.calls["POST"] == 1
+
+
 @pytest.mark.parametrize("holder", ["other", ""])
 async def test_an_agent_that_another_has_replaced_ends(holder: str) -> None:
     async with two() as (server, client, clock):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, Self
@@ -23,6 +23,7 @@ from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.client.rest import RESTClientObject
 
 from muster_chassis import logs, metrics
+from muster_cluster_agent.domain.kubernetes.refusals import is_of_webhook
 from muster_cluster_agent.errors import BackendError, ClusterFileError
 
 Json = dict[str, Any]
@@ -70,6 +71,11 @@ class ApiError(BackendError):
     def passing(self) -> bool:
         """Whether the same call may work in a while: the server is too busy, or fails by itself."""
         return self.status == _TOO_MANY or self.status >= _SERVERS_FAULT
+
+    @property
+    def repeated(self) -> bool:
+        """Whether the call is made again at once. A webhook that failed was waited for, by ten seconds as a rule."""
+        return self.passing and not is_of_webhook(self.message)
 
 
 class Unreachable(BackendError):
@@ -190,23 +196,34 @@ class Client:
         data = None if body is None else msgspec.json.encode(body)
         for attempt in range(1, _TRIES + 1):
             await self._bucket.take(urgent=verb == "DELETE")  # it gives capacity back
-            bound = CALL_SECONDS
-            if fenced and verb != "GET":
-                bound = min(bound, self.lead_left())
-                if bound <= 0:
-                    raise Unreachable("this agent does not lead the cluster any more, and writes nothing")
+            once = self._once(verb, path, data, query or {}, (content, accept))
             try:
-                return await self._once(verb, path, data, query or {}, (content, accept), bound)
+                return await (self._led(once) if fenced and verb != "GET" else once)
             except ApiError as error:
-                if not error.passing or attempt == _TRIES:
+                if not error.repeated or attempt == _TRIES:
                     raise
                 await asyncio.sleep(min(_LONGEST_PAUSE, error.retry_after or _PAUSE * attempt))
         raise AssertionError("the last try returns or raises")
 
+    async def _led(self, write: Coroutine[Any, Any, Json]) -> Json:
+        """Return the answer of a write, which is given up when the lead ends. Raises ApiError or Unreachable.
+
+        A lead that is renewed meanwhile carries the call on: a webhook may take longer than one renewal lasts.
+        """
+        task = asyncio.ensure_future(write)
+        try:
+            while (left := self.lead_left()) > 0:
+                done, _ = await asyncio.wait({task}, timeout=left)
+                if done:
+                    return task.result()
+            raise Unreachable("this agent does not lead the cluster any more, and writes nothing")
+        finally:
+            task.cancel()
+
     async def _once(
-        self, verb: str, path: str, data: bytes | None, query: Mapping[str, str], forms: tuple[str, str], bound: float
+        self, verb: str, path: str, data: bytes | None, query: Mapping[str, str], forms: tuple[str, str]
     ) -> Json:
-        timeout = aiohttp.ClientTimeout(total=bound)
+        timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
         async with self._answer(verb, path, data, query, forms, timeout) as answer:
             try:
                 found = decoded(await answer.read())

@@ -26,11 +26,13 @@ _NOT_FOUND: Final = 404
 _INVALID: Final = 422
 _NODE_PORT: Final = "provided port is"  # .. already allocated, or not in the valid range
 _RETRIED: Final = 500  # and above: the server's own trouble
+_WEBHOOK: Final = "failed calling webhook"
 
 
 def answer_of(status: int, reason: str, message: str) -> Answer:
     """What an error of the API server while a replica is made means for its assignment."""
-    if status >= _RETRIED or status == 429 or reason == "Expired":  # noqa: PLR2004  too many requests
+    webhook = is_of_webhook(message)  # admission comes before an object is stored: nothing was made
+    if not webhook and (status >= _RETRIED or status == 429 or reason == "Expired"):  # noqa: PLR2004  too many requests
         return Answer(Outcome.UNKNOWN, message)
     if reason == IN_USE:
         return Answer(Outcome.REFUSED, message, RefusalCode.NAME_IN_USE)
@@ -43,9 +45,14 @@ def answer_of(status: int, reason: str, message: str) -> Answer:
     if status == _NOT_FOUND or (status == _FORBIDDEN and "not found" in message):
         text = f"an object that the pod needs is missing: {message}"
         return Answer(Outcome.REFUSED, text, RefusalCode.MISSING_OBJECT)
-    if status in _BAD or status == _FORBIDDEN:
+    if webhook or status in _BAD or status == _FORBIDDEN:
         return Answer(Outcome.REFUSED, f"the cluster does not admit it: {message}", RefusalCode.ADMISSION_DENIED)
     return Answer(Outcome.UNKNOWN, message)
+
+
+def is_of_webhook(message: str) -> bool:
+    """Return whether the API server failed because a webhook, without which nothing is admitted, did not answer it."""
+    return _WEBHOOK in message
 
 
 def without_names(reason: str, message: str, plan: ReplicaPlan) -> str:
