@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import tempfile
 import time
 import traceback
@@ -13,8 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Self
 
+from muster_stack.embedded import EmbeddedKafka
 from tests.conformance.bus import bus
 from tests.conformance.drivers import REAL as REAL_SCHEDULER
+from tests.conformance.gate import gate
 from tests.conformance.kubelets import Kubelets, playing
 from tests.conformance.platforms import NODES, Capability, Platform
 from tests.conformance.platforms.local import Local
@@ -22,6 +25,7 @@ from tests.conformance.platforms.played import Fake, Played, Server
 from tests.conformance.platforms.real import GPUS, REAL, Real
 from tests.conformance.registry import Case
 from tests.conformance.stage import IMAGE, Stage
+from tests.conformance.webhooks import Webhooks, webhooks
 from tests.nodes import configs
 from tests.nodes.machine import Node
 from tests.nodes.site import site
@@ -58,7 +62,7 @@ class Stages:
         self._run = os.urandom(4).hex()  # so that no topic of an earlier run is read
         self._count = 0
         self._stack = AsyncExitStack()
-        self._server: tuple[Kubelets, str] | None = None
+        self._server: tuple[Kubelets, str, Webhooks] | None = None
         self._nodes: Mapping[str, Node] = {}
         self._scheduled = False
         self._spare: list[str] = []  # nodes of the one server that no stage has taken
@@ -77,7 +81,8 @@ class Stages:
             found = await asyncio.to_thread(self._stack.enter_context, cluster(folder))
             kubelets = await self._stack.enter_async_context(playing(found.url, TOKEN))
             await _add_nodes(kubelets)
-            self._server, self._spare = (kubelets, found.url), _spare_nodes()
+            asked = await self._stack.enter_async_context(webhooks(folder))
+            self._server, self._spare = (kubelets, found.url, asked), _spare_nodes()
         if self._backend == "node":
             await self._real_nodes()
         return self
@@ -95,7 +100,8 @@ class Stages:
         await _add_nodes(kubelets, len(REAL))
         # The third node is played, and several cases speak for its kubelet.
         self._nodes = found.nodes
-        self._server, self._spare = (kubelets, found.cluster.url), _spare_nodes(len(REAL) + 1)
+        asked = await self._stack.enter_async_context(webhooks(folder))
+        self._server, self._spare = (kubelets, found.cluster.url, asked), _spare_nodes(len(REAL) + 1)
 
     async def __aexit__(self, *_: object) -> None:
         """Ends it."""
@@ -114,11 +120,11 @@ class Stages:
         return REAL_SCHEDULER
 
     @asynccontextmanager
-    async def stage(self, *, claims: bool = False, kai: bool = False) -> AsyncIterator[Stage]:
+    async def stage(self, needs: frozenset[Capability] = frozenset(), *, own_bus: bool = False) -> AsyncIterator[Stage]:
         """An agent that is up, until the block ends. Raises AssertionError where its platform complains.
 
-        claims: its pods have device claims, which a real scheduler allocates where there is a real API server. kai:
-        KAI-Scheduler gives the devices of its cluster.
+        needs: of its case. Device claims are allocated by a real scheduler where there is a real API server, and
+        KAI-Scheduler gives the devices of its cluster where the case needs that.
         """
         self._count += 1
         number = self._count
@@ -126,17 +132,37 @@ class Stages:
         root.mkdir()
         async with AsyncExitStack() as stack:
             platform = await self._platform(stack, root, number)
-            if claims and isinstance(platform, Played):
-                platform.scheduler = self._schedule()
             if isinstance(platform, Played):
-                platform.kai = kai
+                await _equip(stack, platform, needs, self._schedule)
             name = f"{self._backend}-{self._run}-{number}"
             (root / "cluster.yaml").write_text(platform.cluster_file(name))
-            side = await stack.enter_async_context(bus(self._kafka, name))
-            agent = AgentProcess(root, self._kafka)
-            stack.push_async_callback(asyncio.to_thread, agent.stop)
+            kafka = await asyncio.to_thread(stack.enter_context, EmbeddedKafka()) if own_bus else None
+            bootstrap = kafka.bootstrap if kafka else self._kafka
+            sides = await stack.enter_async_context(AsyncExitStack())
+            side = await sides.enter_async_context(bus(bootstrap, name))
+
+            def agent_in(folder: Path) -> AgentProcess:
+                agent = AgentProcess(folder, bootstrap)
+                stack.push_async_callback(asyncio.to_thread, agent.stop)
+                return agent
+
+            def beside() -> AgentProcess:
+                folder = root.with_name(f"{root.name}-beside")
+                folder.mkdir()
+                shutil.copy(root / "cluster.yaml", folder)
+                if isinstance(platform, Played):
+                    (folder / "kubeconfig").write_text(platform.kubeconfig())
+                return agent_in(folder)
+
+            async def empty_bus() -> None:
+                assert kafka is not None, "the case has no Kafka of its own"
+                await sides.aclose()
+                await asyncio.to_thread(kafka.wipe)
+                made.bus = await sides.enter_async_context(bus(bootstrap, name))
+
             namespace = platform.namespace if isinstance(platform, Played) else ""
-            made = Stage(platform, agent, side, namespace, self._spare if self._server else _spare_nodes())
+            spare = self._spare if self._server else _spare_nodes()
+            made = Stage(platform, agent_in(root), side, namespace, spare, beside, empty_bus)
             await made.up()
             yield made
             mine = [each for each in platform.complaints if not namespace or f"/{namespace}/" in each]
@@ -146,10 +172,10 @@ class Stages:
         if self._backend == "local":
             return Local(root)
         if self._server is not None:
-            kubelets, url = self._server
+            kubelets, url, asked = self._server
             if self._nodes:
-                return Real(kubelets, root, url, TOKEN, number, self._nodes)
-            return Server(kubelets, root, url, TOKEN, number)
+                return Real(kubelets, root, url, TOKEN, number, asked, self._nodes)
+            return Server(kubelets, root, url, TOKEN, number, asked)
         server: FakeApiServer = await stack.enter_async_context(api_server())
         server.put("namespaces", {"metadata": {"name": "kube-system", "uid": f"cluster-{number}"}})
         kubelets = await stack.enter_async_context(playing(server.url, "none"))
@@ -177,8 +203,7 @@ async def play(backend: str, kafka: str, chosen: Mapping[str, Case]) -> dict[str
             quiet, alone = asyncio.Semaphore(at_once), asyncio.Semaphore(alone_at_once)
 
             async def on_its_own(each: Case) -> None:
-                claims, kai = Capability.DEVICE_CLAIMS in each.needs, Capability.KAI in each.needs
-                async with stages.stage(claims=claims, kai=kai) as stage:
+                async with stages.stage(each.needs, own_bus=each.own_bus) as stage:
                     await each.play(stage)
 
             async with stages.stage() as shared:
@@ -201,6 +226,17 @@ async def _timed(each: Case, go: Callable[[Case], Awaitable[None]]) -> Outcome:
     except Exception:  # noqa: BLE001  whatever goes wrong in a case is its own outcome
         problem = traceback.format_exc(limit=-6)
     return Outcome(each.name, round(time.monotonic() - began, 2), problems=(problem,))
+
+
+async def _equip(
+    stack: AsyncExitStack, platform: Played, needs: frozenset[Capability], schedule: Callable[[], str]
+) -> None:
+    """Gives a platform what its case needs before the agent is started. schedule: runs a real scheduler, if any."""
+    if Capability.DEVICE_CLAIMS in needs:
+        platform.scheduler = schedule()
+    platform.kai = Capability.KAI in needs
+    if Capability.PARTITIONS in needs:
+        platform.gate = await stack.enter_async_context(gate(platform.url))
 
 
 async def _add_nodes(kubelets: Kubelets, first: int = 0) -> None:

@@ -18,13 +18,17 @@ Body = Callable[..., Awaitable[None]]
 
 @dataclass(frozen=True)
 class Case:
-    """One case. alone: it ends its agent or changes its epoch, and so has an agent of its own."""
+    """One case. alone: it ends its agent or changes its epoch, and so has an agent of its own.
+
+    own_bus: it empties Kafka, and so has one of its own; it is alone, too.
+    """
 
     name: str
     body: Body
     given: tuple[Any, ...]
     needs: frozenset[Capability]
     alone: bool
+    own_bus: bool = False
 
     async def play(self, stage: Stage) -> None:
         """Raises AssertionError or TimeoutError where it does not hold."""
@@ -34,7 +38,9 @@ class Case:
 CASES: Final[dict[str, Case]] = {}
 
 
-def case(*needs: Capability, given: Iterable[Any] = (), alone: bool = False) -> Callable[[Body], Body]:
+def case(
+    *needs: Capability, given: Iterable[Any] = (), alone: bool = False, own_bus: bool = False
+) -> Callable[[Body], Body]:
     """Registers a case; given: what it is played with, once for each. A tuple is several arguments."""
 
     def register(body: Body) -> Body:
@@ -44,7 +50,7 @@ def case(*needs: Capability, given: Iterable[Any] = (), alone: bool = False) -> 
             name = f"{body.__name__}[{word}]" if word else body.__name__
             if name in CASES:
                 raise ValueError(f"there are two cases {name}")
-            CASES[name] = Case(name, body, value, frozenset(needs), alone)
+            CASES[name] = Case(name, body, value, frozenset(needs), alone or own_bus, own_bus)
         return body
 
     return register

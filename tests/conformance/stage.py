@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -37,14 +37,20 @@ _NUMBERS: Final = itertools.count(50_000)
 
 @dataclass
 class Stage:
-    """One agent. namespace: of the project p; spare: nodes that no case has taken yet."""
+    """One agent. namespace: of the project p; spare: nodes that no case has taken yet.
+
+    beside: makes another agent of the same cluster, which does not run yet. empty_bus: makes Kafka lose everything, in
+    a case that has one of its own.
+    """
 
     platform: Platform
     agent: AgentProcess
     bus: Bus
     namespace: str
     spare: list[str]
-    rounds: int = 0
+    beside: Callable[[], AgentProcess]
+    empty_bus: Callable[[], Awaitable[None]]
+    started: int = 0  # the number of the agent's last start
 
     def work(self, command: str, **fields: Any) -> Work:
         """A workload of its own; see Work.assignment for the fields."""
@@ -70,15 +76,21 @@ class Stage:
 
     async def up(self) -> None:
         """Starts the agent and waits for its inventory."""
-        self.rounds += 1
         await asyncio.to_thread(self.agent.start)
-        await self.bus.first(
-            lambda m: isinstance(m, agent_pb2.InventoryReported) and m.inventory.full and m.order.start >= self.rounds
+        # A report of the agent before it may be read only now.
+        told = await self.bus.first(
+            lambda m: isinstance(m, agent_pb2.InventoryReported) and m.inventory.full and m.order.start > self.started
         )
+        self.started = told.order.start
 
     async def kill(self) -> None:
         """Kills the agent."""
         await asyncio.to_thread(self.agent.kill)
+
+    def end(self) -> None:
+        """Asks the agent to end."""
+        assert self.agent.process is not None
+        self.agent.process.terminate()
 
 
 @dataclass

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(not built() and not WHOLE, reason=MISSING)
 CHOSEN: Final = {
     name: each
     for name, each in load().items()
-    if WHOLE or each.body.__module__.endswith((".objects", ".namespaces", ".ends", ".claims"))
+    if WHOLE or each.body.__module__.endswith((".objects", ".namespaces", ".ends", ".claims", ".admission"))
 }
 
 

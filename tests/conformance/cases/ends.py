@@ -10,7 +10,7 @@ from tests.conformance import programs
 from tests.conformance.platforms import Capability
 from tests.conformance.platforms.played import cluster_of
 from tests.conformance.registry import case
-from tests.conformance.stage import GONE, LOST, SUCCEEDED, Stage, run
+from tests.conformance.stage import GONE, LOST, READY, SUCCEEDED, Stage, run
 from tests.support.fake_kubelet import now
 
 INFRASTRUCTURE: Final = fleet_pb2.FAILURE_CLASS_INFRASTRUCTURE
@@ -43,22 +43,31 @@ def disrupted(reason: str) -> dict[str, Any]:
         ("Evicted", INFRASTRUCTURE),
         ("OwnLimit", fleet_pb2.FAILURE_CLASS_EXIT),
         ("Preemption", INFRASTRUCTURE),
+        ("Drained", INFRASTRUCTURE),
+        ("NodeShutdown", INFRASTRUCTURE),
         ("LostCode", INFRASTRUCTURE),
     ],
 )
 async def what_ends_a_pod_has_its_class(stage: Stage, what: str, failure: int) -> None:
+    shutdown = "Pod was terminated in response to imminent node shutdown."
     own = "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi."
     status = {
         "OOMKilled": terminated(137, "OOMKilled"),
         "Evicted": {**terminated(137, "Error"), "reason": "Evicted", "message": "The node was low on memory."},
         "OwnLimit": {**terminated(137, "Error"), "reason": "Evicted", "message": own},
         "Preemption": {**terminated(143, "Error"), **disrupted("PreemptionByScheduler")},
+        # A program may end well when its node asks it to: that is no success.
+        "Drained": {**terminated(0, "Completed"), **disrupted("EvictionByEvictionAPI")},
+        "NodeShutdown": {**terminated(0, "Completed"), "phase": "Failed", "reason": "Terminated", "message": shutdown},
         "LostCode": terminated(137, "ContainerStatusUnknown"),
     }[what]
     work = await stage.running(stage.platform.spoken_for)
     await told_by_kubelet(stage, work.name(), status)
     gone = await work.state(GONE)
     assert gone.failure == failure
+    assert "SUCCEEDED" not in work.states()
+    named = {"Preemption": "PreemptionByScheduler", "Drained": "EvictionByEvictionAPI", "NodeShutdown": shutdown}
+    assert named.get(what, "") in gone.message
 
 
 @case(Capability.CONTAINERS)
@@ -157,3 +166,23 @@ async def a_node_that_is_deleted_is_told(stage: Stage) -> None:
         return node in message.inventory.removed_nodes or (message.inventory.full and node not in named)
 
     await stage.bus.first(wanted)
+
+
+@case(Capability.CONTAINERS)
+async def what_runs_on_a_node_that_is_deleted_by_hand_is_lost_until_the_node_is_back(stage: Stage) -> None:
+    """A kubelet that lives makes its node again; where none does, `node_gone_after` ends the wait."""
+    node = stage.node()
+    work = await stage.running(node)
+    await cluster_of(stage).kubelets.call("DELETE", f"/api/v1/nodes/{node}")
+    await work.state(LOST)
+    lost = next(message.order.sequence for message in work.reports() if message.status.state == LOST)
+    await stage.passed()
+    assert "GONE" not in work.states(), "its machine lives"
+    await cluster_of(stage).kubelets.add_node(node)
+    await stage.bus.first(
+        lambda m: isinstance(m, agent_pb2.ReplicaStatusChanged) and m.status.state == READY and m.order.sequence > lost,
+        workload=work.id,
+    )
+    await work.finish(0)
+    await work.state(SUCCEEDED)
+    assert await work.starts() == 1

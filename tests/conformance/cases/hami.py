@@ -55,6 +55,11 @@ async def devices_that_hami_registers_can_be_split(stage: Stage) -> None:
     (found,) = [each for each in message.inventory.nodes if each.name == node]
     assert (len(found.devices), len(found.slots)) == (len(uuids), 0)
     assert {(device.model, device.memory_bytes) for device in found.devices} == {("H100-80GB", MEBIBYTES << 20)}
+
+
+@case(Capability.HAMI, Capability.OWN_CLUSTER, alone=True)
+async def portions_are_offered_where_no_other_node_names_its_devices(stage: Stage) -> None:
+    await node_of_hami(stage)
     full = await stage.bus.first(
         lambda m: isinstance(m, agent_pb2.InventoryReported) and m.inventory.full and m.inventory.profile.portions
     )

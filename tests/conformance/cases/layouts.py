@@ -118,8 +118,8 @@ async def an_agent_that_is_killed_meanwhile_goes_on_and_answers(stage: Stage) ->
     await stage.kill()
     async with mig_manager(cluster_of(stage).kubelets, node, LAYOUTS):
         await stage.up()
-        await changed(stage, node, 1, start=stage.rounds)
+        await changed(stage, node, 1, start=stage.started)
         await stage.kill()
         await stage.up()
-        await changed(stage, node, 1, start=stage.rounds)  # it may have been lost: no tombstone has come
+        await changed(stage, node, 1, start=stage.started)  # it may have been lost: no tombstone has come
         await end(stage, node, 1)

@@ -1,4 +1,4 @@
-"""What an API server is asked to make, what it denies, and what others have or do there."""
+"""What an API server is asked to make, which of its calls fail, and what others have or do there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.conformance.platforms import Capability
 from tests.conformance.platforms.played import cluster_of, fake_of
 from tests.conformance.registry import case
 from tests.conformance.stage import FAILED, GONE, LOST, READY, SUCCEEDED, Stage, gang, run
-from tests.support.fake_api_server import Fault, refusal
+from tests.support.fake_api_server import Fault
 from tests.support.fake_kubelet import unschedulable
 from tests.support.waiting import eventually, until
 
@@ -249,50 +249,6 @@ async def an_address_outside_is_made_and_told(stage: Stage) -> None:
         "GET", f"/apis/networking.k8s.io/v1/namespaces/{stage.namespace}/ingresses"
     )
     assert host in {item["spec"]["rules"][0]["host"] for item in listed["items"]}
-
-
-@case(Capability.ADMISSION, alone=True)
-async def what_admission_denies_is_said_in_its_own_words(stage: Stage) -> None:
-    def deny(body: Any) -> None:
-        if body["kind"] == "Pod":
-            raise refusal(403, "Forbidden", 'admission webhook "images" denied the request: registry not allowed')
-
-    fake_of(stage).server.admit = deny
-    work = stage.work(programs.WAITS)
-    await work.assign()
-    refused = await work.refused("AdmissionDenied")
-    assert "registry not allowed" in refused.reason.message
-    assert refused.retry_after_seconds > 0
-
-
-@case(Capability.ADMISSION, alone=True)
-async def a_quota_that_is_used_up_is_said_with_its_numbers(stage: Stage) -> None:
-    def deny(body: Any) -> None:
-        if body["kind"] == "Pod":
-            raise refusal(403, "Forbidden", "exceeded quota: q, requested: cpu=1, used: cpu=8, limited: cpu=8")
-
-    fake_of(stage).server.admit = deny
-    work = stage.work(programs.WAITS)
-    await work.assign()
-    assert "used: cpu=8, limited: cpu=8" in (await work.refused("NamespaceQuota")).reason.message
-    fake_of(stage).server.admit = lambda _: None
-    await work.assign(attempt=1, revision=1)
-    await work.state(READY, attempt=1)
-
-
-@case(Capability.ADMISSION, alone=True)
-async def a_pod_that_admission_changes_is_taken_back(stage: Stage) -> None:
-    def mirror(body: Any) -> None:
-        if body["kind"] == "Pod":
-            body["spec"]["containers"][0]["image"] = "mirror/image:1"
-
-    fake_of(stage).server.admit = mirror
-    node = stage.node()
-    fake_of(stage).kubelets.silent.add(node)
-    work = stage.work(programs.WAITS, runs=[run(node=node)])
-    await work.assign()
-    assert "spec.containers[main].image" in (await work.refused("Mutated")).reason.message
-    await until(lambda: not fake_of(stage).server.objects["pods"])
 
 
 @case(

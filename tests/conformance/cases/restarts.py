@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import random
 from typing import Final
 
@@ -10,6 +11,7 @@ from muster.events.v1 import agent_pb2
 from muster.fleet.v1 import fleet_pb2
 from tests.conformance import programs
 from tests.conformance.platforms import Capability
+from tests.conformance.platforms.played import fake_of
 from tests.conformance.registry import case
 from tests.conformance.stage import FAILED, GONE, READY, SUCCEEDED, Stage, Work, run
 
@@ -125,6 +127,7 @@ async def what_was_released_is_not_started_by_the_next(stage: Stage) -> None:
     await work.release()
     await work.nothing_left()
     await again(stage)
+    await stage.passed()  # it has read the tombstone
     await stage.bus.assign(made)
     await stage.passed()
     assert await work.starts() == 1
@@ -231,3 +234,31 @@ async def a_node_that_starts_again_while_no_agent_runs_is_noticed(stage: Stage) 
     gone = await work.state(GONE)
     assert gone.failure == fleet_pb2.FAILURE_CLASS_INFRASTRUCTURE
     assert gone.gone_evidence in {"boot-id-changed", stage.platform.gone}  # the kubelet may be faster than the node
+
+
+@case(Capability.API_FAULTS, alone=True)
+async def a_cluster_that_is_restored_to_an_earlier_state_starts_nothing_again(stage: Stage) -> None:
+    """The store comes back as it was: pods that have gone are there again, and their runs were released meanwhile."""
+    lasting, released = await stage.running(), await stage.running()
+    server = fake_of(stage).server
+    kept = copy.deepcopy(server.objects)
+    await released.release()
+    await released.state(GONE)
+    await released.nothing_left()
+    first = next(message.order.start for message in stage.bus.seen if isinstance(message, agent_pb2.Heartbeat))
+    await stage.kill()
+    for kind, objects in kept.items():
+        for key in server.objects[kind].keys() - objects.keys():
+            server.remove(kind, key)
+        for item in objects.values():
+            server.put(kind, item)
+    stage.bus.forget()
+    await stage.up()
+    beat = await stage.bus.first(lambda m: isinstance(m, agent_pb2.Heartbeat))
+    assert beat.order.start > first, "the scheduler ignores its reports"
+    await released.state(GONE)
+    await released.nothing_left()
+    await lasting.state(READY)
+    await lasting.finish(0)
+    await lasting.state(SUCCEEDED)
+    assert [await work.starts() for work in (lasting, released)] == [1, 1]

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 
 from muster.fleet.v1 import fleet_pb2
 
-NODES: Final = 64
+NODES: Final = 96
 """Nodes of a stage: n-0 and n-1 are shared by its cases, each of the others is one case's."""
 
 
@@ -30,6 +30,8 @@ class Capability(StrEnum):
     OUTPUT = "the last lines of a program"
     LAYOUTS = "nodes whose MIG layout a mig-manager changes"
     API_FAULTS = "calls of the API server that fail, or whose answers are lost"
+    OWN_CLUSTER = "a cluster that no other case uses"
+    PARTITIONS = "an agent that is cut off from its API server"
 
 
 class Platform(ABC):

@@ -9,10 +9,13 @@ from typing import Any, ClassVar, Final, cast
 import yaml
 
 from muster.fleet.v1 import fleet_pb2
+from tests.conformance.admission import Admission, FakeAdmission, ServerAdmission
+from tests.conformance.gate import Gate
 from tests.conformance.kai import QUEUE
 from tests.conformance.kubelets import MERGE, Kubelets, Object, environment_of
 from tests.conformance.platforms import Capability, Platform
 from tests.conformance.stage import Stage
+from tests.conformance.webhooks import Webhooks
 from tests.support.fake_api_server import FakeApiServer
 from tests.support.kubernetes import kubeconfig_of
 from tests.support.waiting import until
@@ -32,22 +35,29 @@ _KINDS: Final = (
 
 
 class Played(Platform):
-    """One agent's part of a cluster: namespaces and nodes of its own. root: a folder of its own."""
+    """One agent's part of a cluster: namespaces and nodes of its own. root: a folder of its own.
+
+    admission: what the cluster does to pods of the project. gate: the agent's way to the API server, where it has one
+    that can be cut.
+    """
 
     capabilities: ClassVar = frozenset(
         {Capability.CONTAINERS, Capability.FROZEN_NODES, Capability.REBOOTS, Capability.OWN_SIGNALS}
         | {Capability.LAYOUTS, Capability.DEVICE_CLAIMS, Capability.HAMI, Capability.KAI}
+        | {Capability.ADMISSION, Capability.PARTITIONS}
     )
     gone = "containers-terminated"
     scheduler = ""
     """The name of the one that binds pods; empty: it is played."""
     kai = False
     """Whether KAI-Scheduler gives the devices."""
+    admission: Admission
+    gate: Gate | None = None
 
     def __init__(self, kubelets: Kubelets, root: Path, url: str, token: str, number: int) -> None:
         self.kubelets = kubelets
         self._root = root
-        self._url = url
+        self.url = url
         self._token = token
         self._number = number
 
@@ -56,20 +66,29 @@ class Played(Platform):
         """Of the project."""
         return f"runai-p-{self._number}"
 
+    @property
+    def own(self) -> str:
+        """The agent's own namespace."""
+        return f"muster-{self._number}"
+
     def cluster_file(self, cluster: str) -> str:
         """A cluster whose namespaces the agent makes."""
         said = {
             "cluster": cluster,
             "backend": "kubernetes",
             "kubeconfig": "kubeconfig",
-            "namespace": f"muster-{self._number}",
+            "namespace": self.own,
             "urls": {"domain": "lab.example"},
             "mig_manager": True,
             **({"scheduler": self.scheduler} if self.scheduler else {}),
             **({"devices": {"source": "kai", "queue": QUEUE}} if self.kai else {}),
         }
-        (self._root / "kubeconfig").write_text(kubeconfig_of(self._url, self._token))
+        (self._root / "kubeconfig").write_text(self.kubeconfig(self.gate.url if self.gate else self.url))
         return yaml.safe_dump(said)
+
+    def kubeconfig(self, url: str = "") -> str:
+        """The kubeconfig of an agent. url: its way to the API server; empty: the direct one."""
+        return kubeconfig_of(url or self.url, self._token)
 
     async def finish(self, workload: str, replica: str, code: int) -> None:
         """The kubelet says so."""
@@ -154,16 +173,17 @@ class Played(Platform):
 
 
 class Fake(Played):
-    """The fake API server, which can also deny, change and fail."""
+    """The fake API server, whose calls can also fail."""
 
     name = "fake"
-    capabilities: ClassVar = Played.capabilities | {Capability.ADMISSION, Capability.API_FAULTS}
+    capabilities: ClassVar = Played.capabilities | {Capability.API_FAULTS, Capability.OWN_CLUSTER}
 
     def __init__(
         self, kubelets: Kubelets, root: Path, url: str, token: str, number: int, server: FakeApiServer
     ) -> None:
         super().__init__(kubelets, root, url, token, number)
         self.server = server
+        self.admission = FakeAdmission(server)
 
 
 class Server(Played):
@@ -171,12 +191,16 @@ class Server(Played):
 
     name = "apiserver"
 
+    def __init__(self, kubelets: Kubelets, root: Path, url: str, token: str, number: int, webhooks: Webhooks) -> None:
+        super().__init__(kubelets, root, url, token, number)
+        self.admission = ServerAdmission(kubelets.call, webhooks, self.namespace)
+
 
 def cluster_of(stage: Stage) -> Played:
-    """The platform of a case that needs CONTAINERS."""
+    """The platform of a case that needs CONTAINERS, ADMISSION or PARTITIONS."""
     return cast("Played", stage.platform)
 
 
 def fake_of(stage: Stage) -> Fake:
-    """The platform of a case that needs ADMISSION or API_FAULTS."""
+    """The platform of a case that needs API_FAULTS."""
     return cast("Fake", stage.platform)

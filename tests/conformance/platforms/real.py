@@ -11,6 +11,7 @@ from tests.conformance.kubelets import Kubelets
 from tests.conformance.platforms import Capability
 from tests.conformance.platforms.pipes import is_told
 from tests.conformance.platforms.played import Server
+from tests.conformance.webhooks import Webhooks
 from tests.nodes.machine import Node
 from tests.support.waiting import until
 
@@ -27,9 +28,16 @@ class Real(Server):
     cpu_milli = (os.cpu_count() or 1) * 1000
 
     def __init__(
-        self, kubelets: Kubelets, root: Path, url: str, token: str, number: int, nodes: Mapping[str, Node]
+        self,
+        kubelets: Kubelets,
+        root: Path,
+        url: str,
+        token: str,
+        number: int,
+        webhooks: Webhooks,
+        nodes: Mapping[str, Node],
     ) -> None:
-        super().__init__(kubelets, root, url, token, number)
+        super().__init__(kubelets, root, url, token, number, webhooks)
         self._nodes = nodes
 
     async def finish(self, workload: str, replica: str, code: int) -> None:
