@@ -160,7 +160,6 @@ def pod_of(raw: Json, owner: Owner, known: Pod | None = None) -> Pod:
             devices=_devices(annotations.get(marks.DEVICES, "")),
             part=part,
             source=_source(annotations, part),
-            cards=_cards(annotations.get(marks.CARDS, "")),
         )
     else:
         return Pod(**base)
@@ -186,6 +185,7 @@ def pod_of(raw: Json, owner: Owner, known: Pod | None = None) -> Pod:
         ip=status.get("podIP", ""),
         ports=tuple(port["containerPort"] for port in spec["containers"][0].get("ports") or ()),
         config_map=kai.config_map_in(annotations),
+        cards=_cards(annotations.get(marks.CARDS, "")),
     )
 
 
