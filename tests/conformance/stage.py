@@ -32,6 +32,7 @@ FAILED: Final = fleet_pb2.REPLICA_STATE_FAILED
 LOST: Final = fleet_pb2.REPLICA_STATE_LOST
 GONE: Final = fleet_pb2.REPLICA_STATE_GONE
 IMAGE: Final = "team/image:1"
+_LOG: Final = 4_000  # characters of an agent's log, for a failed case
 _NUMBERS: Final = itertools.count(50_000)
 
 
@@ -78,9 +79,14 @@ class Stage:
         """Starts the agent and waits for its inventory."""
         await asyncio.to_thread(self.agent.start)
         # A report of the agent before it may be read only now.
-        told = await self.bus.first(
-            lambda m: isinstance(m, agent_pb2.InventoryReported) and m.inventory.full and m.order.start > self.started
-        )
+        try:
+            told = await self.bus.first(
+                lambda m: (
+                    isinstance(m, agent_pb2.InventoryReported) and m.inventory.full and m.order.start > self.started
+                )
+            )
+        except TimeoutError:
+            raise AssertionError(f"the agent told no inventory; it said:\n{self.agent.log()[-_LOG:]}") from None
         self.started = told.order.start
 
     async def kill(self) -> None:

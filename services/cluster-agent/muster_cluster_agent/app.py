@@ -7,12 +7,14 @@ before the first assignment is read, and nothing is done before the assignments 
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from muster_chassis.bus import Bus
 from muster_chassis.key_files import TrustFile
 from muster_chassis.numbers import LARGEST_EPOCH
 from muster_chassis.runtime import Runtime
 from muster_chassis.signatures import RecordVerifier
+from muster_chassis.watchdog import long_section
 from muster_cluster_agent.adapters.file_reader import KUBERNETES_BACKEND, backend_named
 from muster_cluster_agent.adapters.local.parts import open_local
 from muster_cluster_agent.adapters.reports import KafkaReporter
@@ -25,6 +27,7 @@ from muster_cluster_agent.sampling import Sampler
 from muster_cluster_agent.settings import AgentSettings
 from muster_cluster_agent.stream import Assignments
 
+_IMPORT_SECONDS: Final = 120.0
 _LAST_REPORTS = 2.0  # seconds for what is queued when the agent is told to stop
 
 
@@ -78,8 +81,10 @@ async def compose(runtime: Runtime, settings: AgentSettings) -> None:
 async def _open(runtime: Runtime, settings: AgentSettings) -> Parts:
     """The back end that the cluster file names."""
     if backend_named(settings.cluster_file) == KUBERNETES_BACKEND:
-        # Here alone: the Kubernetes library takes a second to import and 100 MiB, which a local agent does not need.
-        from muster_cluster_agent.adapters.kubernetes.parts import open_kubernetes  # noqa: PLC0415
+        # Here alone: the Kubernetes library takes a second to import and 100 MiB, which a local agent does not need. On
+        # a machine that starts many processes at once a second becomes ten and more.
+        with long_section(_IMPORT_SECONDS):
+            from muster_cluster_agent.adapters.kubernetes.parts import open_kubernetes  # noqa: PLC0415
 
         return await open_kubernetes(runtime, settings)
     return await open_local(runtime, settings)
