@@ -135,6 +135,7 @@ class RefusalCode(StrEnum):
     NAMESPACE_QUOTA = "NamespaceQuota"
     NAMESPACE_NOT_OURS = "NamespaceNotOurs"
     ADMISSION_DENIED = "AdmissionDenied"
+    WEBHOOK_FAILED = "WebhookFailed"
     MISSING_OBJECT = "MissingObject"
     MUTATED = "Mutated"
     UNSUPPORTED = "Unsupported"

@@ -55,7 +55,7 @@ async def a_webhook_that_fails_is_named_and_holds_up_nothing_else(stage: Stage, 
     await work.assign()
     await until(lambda: here.asked)
     await stage.passed()  # while the webhook is waited for
-    refused = await work.refused("AdmissionDenied")
+    refused = await work.refused("WebhookFailed")
     assert NAME in refused.reason.message
     assert refused.retry_after_seconds > 0
     await here.admit()

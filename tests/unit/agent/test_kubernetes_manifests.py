@@ -217,7 +217,7 @@ def test_what_admission_changes_is_named() -> None:
         (422, "Invalid", "Pod is invalid: spec.containers[0].image: Required value", "AdmissionDenied"),
         (409, refusals.TAKEN, "taken", "NameConflict"),
         (500, "InternalError", "etcd", None),
-        (500, "InternalError", 'failed calling webhook "w": context deadline exceeded', "AdmissionDenied"),
+        (500, "InternalError", 'failed calling webhook "w": context deadline exceeded', "WebhookFailed"),
         (429, "TooManyRequests", "", None),
     ],
 )

@@ -46,10 +46,11 @@ def refused_again(fleet: Fleet, times: int, code: str, retry: int, message: str 
     return pauses
 
 
-def test_each_refusal_in_a_row_is_waited_out_for_longer() -> None:
+@pytest.mark.parametrize("code", ["NamespaceQuota", "WebhookFailed"])
+def test_each_refusal_in_a_row_is_waited_out_for_longer(code: str) -> None:
     fleet = Fleet(node("n1"))
     fleet.submit(1)
-    assert refused_again(fleet, 8, "NamespaceQuota", 60) == [60, 120, 240, 480, 960, 1800, 1800, 1800]
+    assert refused_again(fleet, 8, code, 60) == [60, 120, 240, 480, 960, 1800, 1800, 1800]
     assert fleet.workload(1).phase is Phase.INITIALIZING
     assert fleet.workload(1).faults == fleet.workload(1).exits == 0
 

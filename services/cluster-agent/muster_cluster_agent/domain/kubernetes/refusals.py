@@ -31,9 +31,8 @@ _WEBHOOK: Final = "failed calling webhook"
 
 def answer_of(status: int, reason: str, message: str) -> Answer:
     """What an error of the API server while a replica is made means for its assignment."""
-    webhook = is_of_webhook(message)  # admission comes before an object is stored: nothing was made
-    if not webhook and (status >= _RETRIED or status == 429 or reason == "Expired"):  # noqa: PLR2004  too many requests
-        return Answer(Outcome.UNKNOWN, message)
+    if status >= _RETRIED or status == 429 or reason == "Expired":  # noqa: PLR2004  too many requests
+        return _webhook_failed(message) if is_of_webhook(message) else Answer(Outcome.UNKNOWN, message)
     if reason == IN_USE:
         return Answer(Outcome.REFUSED, message, RefusalCode.NAME_IN_USE)
     if reason == TAKEN or (status == _INVALID and _NODE_PORT in message):
@@ -45,9 +44,15 @@ def answer_of(status: int, reason: str, message: str) -> Answer:
     if status == _NOT_FOUND or (status == _FORBIDDEN and "not found" in message):
         text = f"an object that the pod needs is missing: {message}"
         return Answer(Outcome.REFUSED, text, RefusalCode.MISSING_OBJECT)
-    if webhook or status in _BAD or status == _FORBIDDEN:
+    if status in _BAD or status == _FORBIDDEN:
         return Answer(Outcome.REFUSED, f"the cluster does not admit it: {message}", RefusalCode.ADMISSION_DENIED)
     return Answer(Outcome.UNKNOWN, message)
+
+
+def _webhook_failed(message: str) -> Answer:
+    """The refusal for a webhook that does not answer. Admission comes before an object is stored: nothing was made."""
+    text = f"a webhook of the cluster does not answer, and nothing is admitted without it: {message}"
+    return Answer(Outcome.REFUSED, text, RefusalCode.WEBHOOK_FAILED)
 
 
 def is_of_webhook(message: str) -> bool:
