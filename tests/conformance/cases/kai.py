@@ -76,7 +76,7 @@ async def cards_of_a_node_of_kai_can_be_split(stage: Stage) -> None:
     )
     assert isinstance(full, agent_pb2.InventoryReported)
     profile = full.inventory.profile
-    assert (profile.identity, profile.mig) == (fleet_pb2.DEVICE_IDENTITY_UUID, fleet_pb2.MIG_SUPPORT_NONE)
+    assert profile.identity == fleet_pb2.DEVICE_IDENTITY_UUID
     assert (profile.memory_requests, profile.memory_isolation) == (True, False)
 
 
