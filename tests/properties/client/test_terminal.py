@@ -75,6 +75,7 @@ RENDERERS: Final[dict[str, Callable[[str], RenderableType]]] = {
     "tables.coloured": tables.coloured,
     "tables.troubles": lambda text: "\n".join(tables.troubles([lost(text)])),
     "tables.free_gpus": lambda text: tables.free_gpus(filled(fleet_pb2.NodeView, text)),
+    "tables.places": lambda text: str(tables.places(filled(fleet_pb2.NodeView, text))),
     "tables.free_replicas": lambda text: tables.free_replicas(filled(fleet_pb2.NodeView, text)),
     "tables.ready": lambda text: tables.ready(filled(workload_pb2.Workload, text)),
     "tables.workloads": lambda text: tables.workloads([filled(workload_pb2.Workload, text)], NOW),

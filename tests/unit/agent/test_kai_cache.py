@@ -34,10 +34,10 @@ def test_a_decision_counts_before_its_annotation_is_seen() -> None:
     seen = replace(first, cards={"A": CARDS[0]})
     cache.cards.note(seen)
     assert cache.cards.given(seen) == (CARDS[0],)
-    assert not cache.cards.is_untold(seen)
+    assert not cache.cards.is_unreported(seen)
 
 
-def test_a_node_is_told_as_changed_only_where_its_pods_hold_something_else() -> None:
+def test_a_node_is_reported_as_changed_only_where_its_pods_hold_something_else() -> None:
     cache, pod = Cache(), own("a", 0, groups="A")
     cache.cards.note(pod)
     assert cache.changed() == ["n-0"]

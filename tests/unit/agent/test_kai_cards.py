@@ -1,4 +1,4 @@
-"""Virtual cards of a node of KAI-Scheduler: how groups are told as cards, and what of them others hold."""
+"""Virtual cards of a node of KAI-Scheduler: how groups are reported as cards, and what of them others hold."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CARDS = tuple(f"lab/n-0/{number}" for number in range(4))
 
 
 def own(name: str, *devices: int, part: Part = HALF, groups: str = "", cards: str = "", node: str = "n-0") -> Pod:
-    """A pod of Muster. devices, cards: numbers; groups: a letter each, told as the card of the same place."""
+    """A pod of Muster. devices, cards: numbers; groups: a letter each, reported as the card of the same place."""
     made = Pod(name, "runai-p", f"uid-{name}", "1", node, "Running", Amounts(), source=DeviceSource.KAI, part=part)
     keys = groups if not part.whole else tuple(f"uid-{name}/{number}" for number in range(len(devices)))
     told = {key: CARDS[int(number)] for key, number in zip(keys, cards, strict=False)}
@@ -64,7 +64,7 @@ def test_pods_of_one_group_are_told_as_one_card() -> None:
     assert kai_cards.cards_for(own("b", 3, groups="A"), [first], CARDS) == {"A": CARDS[0]}
 
 
-def test_a_group_is_told_as_the_assigned_card_if_no_other_group_has_it() -> None:
+def test_a_group_is_reported_as_the_assigned_card_if_no_other_group_has_it() -> None:
     assert kai_cards.cards_for(own("b", 3, groups="B"), [own("a", 0, groups="A", cards="0")], CARDS) == {"B": CARDS[3]}
     found = kai_cards.cards_for(own("b", 0, groups="B"), [own("a", 0, groups="A", cards="0")], CARDS)
     assert found == {"B": CARDS[1]}
@@ -84,7 +84,7 @@ def test_several_groups_are_told_as_several_cards() -> None:
     assert kai_cards.cards_for(own("b", 1, 2, groups="AB"), [first], CARDS) == {"A": CARDS[0], "B": CARDS[1]}
 
 
-def test_a_whole_card_is_told_as_assigned_unless_a_group_has_it() -> None:
+def test_a_whole_card_is_reported_as_assigned_unless_a_group_has_it() -> None:
     whole = own("w", 0, 1, part=Part())
     assert kai_cards.given(whole, [whole]) == (CARDS[0], CARDS[1])
     group = own("a", 0, groups="A", cards="1")
@@ -102,7 +102,7 @@ def test_ready_waits_until_it_is_written_down_which_card_a_group_is() -> None:
     assert kai_cards.given(own("w", 0, part=Part(), node=""), []) is None
 
 
-def test_another_number_of_groups_is_told() -> None:
+def test_another_number_of_groups_is_reported() -> None:
     assert kai_cards.differs(own("a", 0))
     assert kai_cards.differs(own("a", 0, 1, groups="A"))
     assert kai_cards.differs(own("a", 0, groups="AB"))

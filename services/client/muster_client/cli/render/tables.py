@@ -162,7 +162,12 @@ def free_replicas(node: fleet_pb2.NodeView) -> str:
     """Return how many more replicas a node takes, of how many; empty if nothing limits them."""
     if not node.HasField("most_replicas"):
         return ""
-    return f"{max(0, node.most_replicas - node.replicas)}/{node.most_replicas}"
+    return f"{places(node)}/{node.most_replicas}"
+
+
+def places(node: fleet_pb2.NodeView) -> int:
+    """Return how many more replicas a node with a limit takes."""
+    return max(0, node.most_replicas - node.replicas)
 
 
 def free_gpus(node: fleet_pb2.NodeView) -> str:

@@ -16,7 +16,7 @@ from muster_client.cli.printable import one_line
 from muster_client.cli.render.amounts import age, clock, cores, memory, time_of
 from muster_client.cli.render.describe import asks
 from muster_client.cli.render.grid import grid
-from muster_client.cli.render.tables import coloured, ready
+from muster_client.cli.render.tables import coloured, places, ready
 from muster_client.words import kind_word, node_state_word, phase_word
 
 
@@ -79,8 +79,7 @@ def layout_words(change: fleet_pb2.LayoutChange) -> str:
 def _replicas(told: fleet_pb2.NodeView) -> str:
     if not told.HasField("most_replicas"):
         return ""
-    free = max(0, told.most_replicas - told.replicas)
-    return f"room for {free} of {told.most_replicas}, by the limit of pods"
+    return f"room for {places(told)} of {told.most_replicas}, by the limit of pods"
 
 
 def _layout(told: fleet_pb2.NodeView) -> str:

@@ -63,18 +63,18 @@ class KaiCache:
         """Return whether KAI gave a pod what its replica cannot be charged for. cards: those of its node."""
         if pod.name in self._refuted or kai_cards.differs(pod):
             return True
-        return self.is_untold(pod) and self.decide(pod, cards) is None
+        return self.is_unreported(pod) and self.decide(pod, cards) is None
 
     def refute(self, pod: Pod) -> None:
         """Note that KAI gave a pod something else than it was assigned."""
         self._refuted.add(pod.name)
 
-    def is_untold(self, pod: Pod) -> bool:
+    def is_unreported(self, pod: Pod) -> bool:
         """Return whether the cards of a pod are to be decided, and written down."""
-        return pod.source is DeviceSource.KAI and kai_cards.is_untold(pod, self._on(_node_of(pod)))
+        return pod.source is DeviceSource.KAI and kai_cards.is_unreported(pod, self._on(_node_of(pod)))
 
     def decide(self, pod: Pod, cards: Sequence[str]) -> Mapping[str, str] | None:
-        """Return as which card each group of a pod is told from now on; None: its node has no card left for one.
+        """Return the card of each group of a pod from now on; None: its node has no card left for one.
 
         cards: those of its node.
         """

@@ -1,8 +1,8 @@
-"""Verifies what KAI-Scheduler gave pods, and writes down as which virtual cards their groups are told.
+"""Verifies what KAI-Scheduler gave pods, and writes down the virtual cards of their groups.
 
-Used by the Kubernetes back end where KAI gives the devices. Holds: a replica is told as READY only once the annotation
-of its pod is seen, so that the agent that follows tells the same cards; nothing is written about a pod that has
-something else than it was assigned.
+Used by the Kubernetes back end where KAI gives the devices. Holds: a replica is READY only once the annotation of its
+pod is seen, so that the next agent reports the same cards; nothing is written about a pod that has something else than
+it was assigned.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class KaiRecorder:
 
     def note(self, pod: Pod) -> None:
         """Note that a pod is new or has changed, or was looked at again."""
-        if self._cache.kai is not None and self._cache.kai.is_untold(pod):
+        if self._cache.kai is not None and self._cache.kai.is_unreported(pod):
             self._due[pod.name] = None
             self._wake.set()
 
@@ -53,7 +53,7 @@ class KaiRecorder:
         """Write the annotation of a pod. A failure is said; the next look at the pod tries it again."""
         pod, cache = self._cache.by_name.get(name), self._cache.kai
         cards = self._cache.nodes.cards(pod.node) if pod is not None else None
-        if pod is None or cache is None or cards is None or not cache.is_untold(pod):
+        if pod is None or cache is None or cards is None or not cache.is_unreported(pod):
             return
         try:
             # A pod that is contradicted, or for which no card is left, is stopped by the next look at it.

@@ -1,10 +1,10 @@
 """Virtual cards of a node whose devices KAI-Scheduler gives (kubernetes.md 7.1).
 
 KAI chooses the card of a pod itself. It tells which pods share a card, by a group, and of whole cards it tells nothing.
-So a node reports cards that Muster numbers, and a group is told as one of them: the charge of a replica follows it.
+So a node reports cards that Muster numbers, and a group is reported as one of them: the charge of a replica follows it.
 Called by the Kubernetes back end after each change of a node and of its pods. Pure.
-Holds: pods of one group are told as the same card and pods of two groups never; a group keeps its card for as long as a
-pod of Muster has the group; a card that a pod of Muster may use never leaves the report of its node.
+Holds: pods of one group are reported as the same card and pods of two groups never; a group keeps its card for as long
+as a pod of Muster has the group; a card that a pod of Muster may use never leaves the report of its node.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class CardNames:
 
 
 def cards_held(pod: Pod) -> tuple[str, ...]:
-    """Return the cards that a pod of Muster has: those as which its groups are told, or else those assigned to it."""
-    return tuple(pod.cards.values()) if _is_told(pod) else pod.devices
+    """Return the cards that a pod of Muster has: those of its groups, or else those assigned to it."""
+    return tuple(pod.cards.values()) if _is_reported(pod) else pod.devices
 
 
 def given(pod: Pod, own: Iterable[Pod]) -> tuple[str, ...] | None:
@@ -53,7 +53,7 @@ def given(pod: Pod, own: Iterable[Pod]) -> tuple[str, ...] | None:
 
     own: pods of Muster on its node that may use its devices.
     """
-    if not pod.node or differs(pod) or is_untold(pod, own):
+    if not pod.node or differs(pod) or is_unreported(pod, own):
         return None
     return tuple(sorted(cards_held(pod)))
 
@@ -72,18 +72,18 @@ def differs(pod: Pod) -> bool:
     return not _is_whole(pod) and bool(pod.node) and len(pod.groups) != len(pod.devices)
 
 
-def is_untold(pod: Pod, own: Iterable[Pod]) -> bool:
-    """Return whether it is to be decided as which cards the groups of a pod are told.
+def is_unreported(pod: Pod, own: Iterable[Pod]) -> bool:
+    """Return whether a pod has groups for which no card is decided yet.
 
-    Whole cards are told as assigned, unless the scheduler assigned one before it heard that a group is told as it.
+    Whole cards are reported as assigned, unless a group was reported as one of them after the scheduler had chosen it.
     """
-    if not pod.node or differs(pod) or _is_told(pod):
+    if not pod.node or differs(pod) or _is_reported(pod):
         return False
     return not _is_whole(pod) or not {*_known(_without(pod, own)).values()}.isdisjoint(pod.devices)
 
 
 def cards_for(pod: Pod, own: Iterable[Pod], cards: Sequence[str]) -> Mapping[str, str] | None:
-    """Return as which card each group of a pod is told; None: the node has no card left for one of them.
+    """Return the card of each group of a pod; None: the node has no card left for one of them.
 
     own: pods of Muster on the node that may use its devices. cards: those of the node, in their order. A card that is
     assigned to a pod whose groups are not known yet is taken last.
@@ -92,7 +92,7 @@ def cards_for(pod: Pod, own: Iterable[Pod], cards: Sequence[str]) -> Mapping[str
     known = _known(others)
     fixed, wished = set[str](), set[str]()
     for other in others:
-        (fixed if _is_whole(other) or _is_told(other) else wished).update(cards_held(other))
+        (fixed if _is_whole(other) or _is_reported(other) else wished).update(cards_held(other))
     found = {group: known[group] for group in groups if group in known}
     order = [*pod.devices, *(card for card in cards if card not in wished), *cards]
     free = [card for card in dict.fromkeys(order) if card not in fixed and card in cards]
@@ -142,7 +142,7 @@ def _groups(pod: Pod) -> tuple[str, ...]:
     return tuple(f"{pod.uid}/{number}" for number in range(len(pod.devices))) if _is_whole(pod) else pod.groups
 
 
-def _is_told(pod: Pod) -> bool:
+def _is_reported(pod: Pod) -> bool:
     return bool(pod.cards) and {*pod.cards} == {*_groups(pod)}
 
 
@@ -151,8 +151,8 @@ def _without(pod: Pod, own: Iterable[Pod]) -> list[Pod]:
 
 
 def _known(own: Iterable[Pod]) -> Mapping[str, str]:
-    """Return as which card each group of Muster's pods is told."""
-    return {group: card for pod in own if _is_told(pod) for group, card in pod.cards.items()}
+    """Return the card of each group of Muster's pods."""
+    return {group: card for pod in own if _is_reported(pod) for group, card in pod.cards.items()}
 
 
 def _foreign_units(own: Iterable[Pod], others: Iterable[Pod], counting: Counting, reservations: str) -> int:

@@ -46,7 +46,7 @@ PART: Final = f"{PREFIX}part"
 BY_KAI: Final = f"{PREFIX}by-kai"
 """Annotation of a pod whose devices KAI gives: `true`."""
 CARDS: Final = f"{PREFIX}cards"
-"""Annotation of a pod that shares cards by KAI: as which virtual card each of its groups is told, as a JSON object."""
+"""Annotation of a pod that shares cards by KAI: the virtual card of each of its groups, as a JSON object."""
 USED: Final = f"{PREFIX}used"
 """Annotation of a workload's root: when it was last started, in seconds since 1970."""
 

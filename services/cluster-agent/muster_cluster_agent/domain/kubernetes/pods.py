@@ -22,6 +22,8 @@ from muster_cluster_agent.domain.model import Pattern, ReplicaKey, Share
 
 Json = Mapping[str, Any]
 _PATTERNS: Final = frozenset(Pattern)  # an annotation is anybody's to edit
+_FIXED: Final = ("project", "workload", "pattern", "spec", "devices", "part", "source")
+"""Attributes of a replica's pod that its labels and annotations name when it is made."""
 TERMINAL: Final = frozenset({"Succeeded", "Failed"})
 
 
@@ -142,32 +144,12 @@ def pod_of(raw: Json, owner: Owner, known: Pod | None = None) -> Pod:
         "parted": kai.asks_for_parts(annotations),
         "groups": kai.groups_in(labels),
     }
-    if known is not None and known.replica is not None and known.uid == base["uid"]:
-        # Without its labels it would look like a pod that has vanished, and a second one would be started beside it.
-        first, replica = known, replace(known.replica, node=base["node"] or known.replica.node)
-    elif owner.has(labels):
-        try:
-            replica = marks.replica_of(base["name"], base["node"] or _pinned(spec), labels)
-        except (KeyError, ValueError):  # whose labels were copied or cut is unknown, but it holds what it asks for
-            return Pod(**base)
-        part = part_in(annotations.get(marks.PART, ""))
-        first = Pod(
-            **base,
-            project=labels.get(marks.PROJECT, ""),
-            workload=annotations.get(marks.NAME, ""),
-            pattern=pattern if (pattern := annotations.get(marks.PATTERN, "")) in _PATTERNS else Pattern.SINGLE.value,
-            spec=annotations.get(marks.SPEC, ""),
-            devices=_devices(annotations.get(marks.DEVICES, "")),
-            part=part,
-            source=_source(annotations, part),
-        )
-    else:
-        return Pod(**base)
+    first = _with_identity(Pod(**base), raw, owner, known)
+    if first.replica is None:
+        return first
     lasting = {one["name"] for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"}
     return replace(
         first,
-        **base,
-        replica=replica,
         created_at=moment(metadata.get("creationTimestamp")) or 0.0,
         deleted_at=_deletion(metadata),
         forced=metadata.get("deletionGracePeriodSeconds") == 0,
@@ -186,6 +168,40 @@ def pod_of(raw: Json, owner: Owner, known: Pod | None = None) -> Pod:
         ports=tuple(port["containerPort"] for port in spec["containers"][0].get("ports") or ()),
         config_map=kai.config_map_in(annotations),
         cards=_cards(annotations.get(marks.CARDS, "")),
+    )
+
+
+def _with_identity(pod: Pod, raw: Json, owner: Owner, known: Pod | None) -> Pod:
+    """Return the pod with what is fixed since it was made, if it is a replica of this agent.
+
+    known: the pod of that name as it was last seen. Without its labels a replica would look like a pod that has
+    vanished, and a second one would be started.
+    """
+    if known is not None and known.replica is not None and known.uid == pod.uid:
+        return replace(
+            pod,
+            replica=replace(known.replica, node=pod.node or known.replica.node),
+            **{name: getattr(known, name) for name in _FIXED},
+        )
+    metadata = raw["metadata"]
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    if not owner.has(labels):
+        return pod
+    try:
+        replica = marks.replica_of(pod.name, pod.node or _pinned(raw.get("spec") or {}), labels)
+    except (KeyError, ValueError):  # its labels were copied or edited: a pod of others, which holds what it requests
+        return pod
+    pattern, part = annotations.get(marks.PATTERN, ""), part_in(annotations.get(marks.PART, ""))
+    return replace(
+        pod,
+        replica=replica,
+        project=labels.get(marks.PROJECT, ""),
+        workload=annotations.get(marks.NAME, ""),
+        pattern=pattern if pattern in _PATTERNS else Pattern.SINGLE.value,
+        spec=annotations.get(marks.SPEC, ""),
+        devices=_devices(annotations.get(marks.DEVICES, "")),
+        part=part,
+        source=_source(annotations, part),
     )
 
 

@@ -38,7 +38,7 @@ def with_more_replicas(world: World, workload: Workload, request: Request, pool:
         with taken_back(world):
             world.inventory.imagine([_without_limit(node) for node in full])
             if has_room_in(world, workload, request, cluster, pool):
-                found.append(f"{_told(full)}{taken_first(world, workload, pool, [cluster], viewer)}")
+                found.append(f"{_in_words(full)}{taken_first(world, workload, pool, [cluster], viewer)}")
     return found[:_NAMED]
 
 
@@ -47,7 +47,8 @@ def _without_limit(node: Node) -> Node:
     return replace(node, most_replicas=UNBOUNDED, devices=devices)
 
 
-def _told(nodes: Sequence[Node]) -> str:
+def _in_words(nodes: Sequence[Node]) -> str:
+    """Return the condition for a person, with the names of at most `_NAMED` nodes."""
     names = [node.name for node in nodes]
     shown = names if len(names) <= _NAMED else [*names[:_NAMED], f"{len(names) - _NAMED} more"]
     listed = f"{', '.join(shown[:-1])} or {shown[-1]}" if len(shown) > 1 else shown[0]
