@@ -30,7 +30,7 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from muster_scheduler import heap
+from muster_chassis import heap
 from muster_scheduler.adapters.placements import Placements
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.quotas import Line, Quota

@@ -29,9 +29,9 @@ import asyncpg
 
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
+from muster_chassis import heap
 from muster_chassis.migrations import of_package
 from muster_chassis.migrations.apply import migrate
-from muster_scheduler import heap
 from muster_scheduler.adapters.rebuild import load
 from muster_scheduler.domain import decisions, events
 from muster_scheduler.domain.asked.limits import Limits

@@ -9,7 +9,6 @@ and in the order intake, drain, close.
 from __future__ import annotations
 
 import asyncio
-import gc
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -20,7 +19,7 @@ from typing import Any, Final, TypeVar
 import uvloop
 from aiokafka.errors import KafkaError
 
-from muster_chassis import logs, tracing
+from muster_chassis import heap, logs, tracing
 from muster_chassis.health import Health
 from muster_chassis.metrics import Exposition
 from muster_chassis.settings import Settings
@@ -161,7 +160,7 @@ async def _main(settings: _Configured, compose: Callable[[Runtime, _Configured],
         if await _unless_stopped(runtime, compose(runtime, settings)):
             # What was imported and opened stays. Each full collection would walk its 100,000 objects, and hold up every
             # call, for 60 ms on a busy machine.
-            gc.freeze()
+            heap.settle()
             runtime.health.good("start")
             _log.info("running")
             await runtime.live()

@@ -14,7 +14,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
-from muster_chassis import identity, logs, metrics
+from muster_chassis import heap, identity, logs, metrics
 from muster_chassis.acls import TRANSACTIONAL_ID
 from muster_chassis.assigned_consumer import AssignedConsumer
 from muster_chassis.attempts import passes, patiently
@@ -34,7 +34,7 @@ from muster_chassis.signatures import RecordSigner, RecordVerifier
 from muster_chassis.topics import ADMISSIONS, ADVICE, SUBMISSIONS, TENANCY, Topic, assignments, reports
 from muster_chassis.unit import ASSIGNMENTS
 from muster_chassis.watchdog import long_section
-from muster_scheduler import heap, stream
+from muster_scheduler import stream
 from muster_scheduler.adapters import retired
 from muster_scheduler.adapters.changes import DROP
 from muster_scheduler.adapters.following import NOTE

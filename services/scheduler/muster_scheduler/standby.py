@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from muster_chassis import identity, logs, metrics
+from muster_chassis import heap, identity, logs, metrics
 from muster_chassis.attempts import passes
 from muster_chassis.backoff import Backoff
 from muster_chassis.database import Database
 from muster_chassis.lease import Term
 from muster_chassis.watchdog import long_section
-from muster_scheduler import heap
 from muster_scheduler.adapters.following import Follower, Overtaken
 from muster_scheduler.domain.state import State
 from muster_scheduler.handlers import micros

@@ -1,9 +1,10 @@
-"""How often the garbage collector looks, once a state is in memory.
+"""How often the garbage collector looks, once a service runs or a state is in memory.
 
-Called by the composition root when a term of leading begins, and by benchmarks, so that they measure what the service
-does. What was rebuilt stays and is never walked again. What a cycle makes mostly stays too, or goes with its last
-reference, since the books know no circles: with Python's usual thresholds a burst of 32,000 placements was walked
-again and again, which cost as much as deciding them.
+Called by the runtime when a service has opened its parts, by the scheduler when a term of leading begins, and by
+benchmarks, so that they measure what a service does. What is there stays and is never walked again. What comes later
+mostly stays too, or goes with its last reference, since few objects refer to each other in circles. With Python's usual
+thresholds the scheduler spent as much on walking a burst of 32,000 placements as on deciding them, and an agent that
+made 10,000 pods spent a fifth of its time.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-_YOUNG: Final = 5_000  # objects more than were given back: they are still near when they are walked; Python's own: 700
+_YOUNG: Final = 50_000  # objects more than were given back: they are still near when they are walked; Python's own: 700
 _MIDDLE: Final = 50
 _OLD: Final = 50
 
