@@ -74,3 +74,29 @@ async def test_a_workload_that_is_worked_on_is_not_taken_twice(agenda: Agenda) -
     agenda.done("one")
     await until(waiting.done)
     assert waiting.result() == ("one", False)
+
+
+async def test_each_workload_that_becomes_due_has_a_worker(agenda: Agenda) -> None:
+    workers = [asyncio.create_task(agenda.take()) for _ in range(5)]
+    await asyncio.sleep(0)
+    workers.pop(0).cancel()  # it waited first
+    agenda.mark("one")
+    agenda.mark("two")
+    agenda.mark_left_over("old")
+    agenda.mark_left_over("older")
+    await until(lambda: all(each.done() for each in workers))
+    assert sorted(each.result() for each in workers) == [("old", True), ("older", True), ("one", False), ("two", False)]
+
+
+async def test_what_became_due_while_nothing_was_handed_out_is_worked_on_by_all() -> None:
+    agenda = Agenda()
+    workers = [asyncio.create_task(agenda.take()) for _ in range(3)]
+    await asyncio.sleep(0)
+    for name in ("one", "two", "three"):
+        agenda.case(name).idle = True  # its record came meanwhile: only that wakes it
+        agenda.mark(name)
+    await asyncio.sleep(0)
+    assert not any(each.done() for each in workers)
+    agenda.resume()
+    await until(lambda: all(each.done() for each in workers))
+    assert {each.result()[0] for each in workers} == {"one", "two", "three"}

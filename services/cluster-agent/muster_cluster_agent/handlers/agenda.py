@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -65,7 +65,7 @@ class Agenda:
         self._left_over: OrderedDict[str, float] = OrderedDict()  # workloads, and since when (monotonic seconds)
         self._busy: set[str] = set()
         self._deleting: set[str] = set()  # of those: workloads whose left-over objects are deleted
-        self._work = asyncio.Event()
+        self._waiting: deque[asyncio.Future[None]] = deque()  # workers without work
 
     def case(self, workload_id: str) -> Case:
         """The case of a workload, made where there is none."""
@@ -104,20 +104,25 @@ class Agenda:
     def mark(self, workload_id: str) -> None:
         """The workload is due."""
         self._queue[workload_id] = None
-        if not self.held_up:
-            self._work.set()
+        self._wake()
 
     def mark_left_over(self, workload_id: str) -> None:
         """Note that only objects that hold nothing are left of a workload: they go when few workers are busy."""
         self._left_over.setdefault(workload_id, time.monotonic())
-        if not self.held_up:
-            self._work.set()
+        self._wake()
 
     def mark_everything(self) -> None:
         """Every workload is due of which something is here, or of which something is wanted."""
         for workload_id, case in self.items():
             if not case.idle:
                 self.mark(workload_id)
+
+    def resume(self) -> None:
+        """Everything that is due is handed out from now on."""
+        self.held_up = False
+        self.mark_everything()
+        for _ in range(len(self._waiting)):  # what became due meanwhile woke no worker
+            self._wake()
 
     def again(self, workload_id: str) -> None:
         """The workload is due later; each time later than before."""
@@ -140,16 +145,31 @@ class Agenda:
                     self._busy.add(workload_id)
                     if left_over:
                         self._deleting.add(workload_id)
+                        self._wake_to_delete()
                     return workload_id, left_over
-            self._work.clear()
-            await self._work.wait()
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            await waiter
 
     def done(self, workload_id: str) -> None:
         """The worker has finished with it; it may have become due again meanwhile."""
         self._busy.discard(workload_id)
         self._deleting.discard(workload_id)
-        if workload_id in self._queue or (self._left_over and self._may_delete()):
-            self._work.set()
+        if workload_id in self._queue:
+            self._wake()
+        self._wake_to_delete()
+
+    def _wake(self) -> None:
+        """One worker looks for work; 64 of them for each workload that is due would cost more than the work itself."""
+        while self._waiting and not self.held_up:
+            waiter = self._waiting.popleft()
+            if not waiter.done():  # its worker may have been cancelled
+                waiter.set_result(None)
+                return
+
+    def _wake_to_delete(self) -> None:
+        if self._left_over and self._may_delete():
+            self._wake()
 
     @property
     def quiet(self) -> bool:

@@ -148,9 +148,8 @@ class Agent:
 
     def caught_up(self) -> None:
         """The assignments have been read to their end: from now on the agent acts."""
-        self.agenda.held_up = False
         self.layouts.held_up = False
-        self.agenda.mark_everything()
+        self.agenda.resume()
 
     def reread(self) -> None:
         """The assignments are about to be read from their beginning again, on another bus.

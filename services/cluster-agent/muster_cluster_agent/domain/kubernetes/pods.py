@@ -212,8 +212,10 @@ def moment(text: str | None) -> float | None:
 
 def _devices(text: str) -> tuple[str, ...]:
     """Return the UUIDs of the annotation. It is anybody's to edit: what is not a list of texts names none."""
+    if not text:
+        return ()
     try:
-        said = json.loads(text or "[]")
+        said = json.loads(text)
     except (ValueError, RecursionError):
         return ()
     return tuple(said) if isinstance(said, list) and all(isinstance(one, str) for one in said) else ()
@@ -228,8 +230,10 @@ def _source(annotations: Mapping[str, str], part: Part | None) -> DeviceSource:
 
 def _cards(text: str) -> Mapping[str, str]:
     """Return the virtual cards by group. The annotation is anybody's to edit: what is no object of texts names none."""
+    if not text:
+        return {}
     try:
-        said = json.loads(text or "{}")
+        said = json.loads(text)
     except (ValueError, RecursionError):
         return {}
     return said if isinstance(said, dict) and all(isinstance(one, str) for one in said.values()) else {}
