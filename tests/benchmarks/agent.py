@@ -8,8 +8,11 @@ what it needs. The parts, in this order:
   by themselves, and of those that are stopped.
 - ratio: batches of pods, alternately by the agent (from the first record on Kafka to the last pod) and by a bare loop,
   which posts the roots, what gangs share, and the pods of the same workloads, made beforehand, over a client and
-  connections like the agent's. The sizes of workloads are drawn by chance: seven of ten are single replicas, the others
-  gangs of 2 to 16. The median of each; under `single` the same where every workload is a single replica.
+  connections like the agent's. Each batch is made in rounds, a part by the one and the same part by the other. The
+  sizes of workloads are drawn by chance: seven of ten are single replicas, the others gangs of 2 to 16. The API server
+  and its store have half of the processors, and what calls them the others, as where an agent has a machine of its own.
+  The median of each; under `single` the same where every workload is a single replica, and under `shared` where all
+  programs share the processors: there the ratio says how much of their time the agent takes from the API server.
 - status: with all pods of the agent running, pods end at an even pace; from the call that ends a pod to the report of
   it that was read from Kafka.
 - restart: after SIGTERM and after kill -9, from the signal until the next agent process has told that it made
@@ -25,6 +28,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import random
 import signal
 import statistics
@@ -39,6 +43,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 
 from muster.fleet.v1 import fleet_pb2
+from muster_chassis import heap
 from muster_client import Muster
 from muster_client.quotas import pool_quota
 from muster_cluster_agent.adapters.kubernetes.client import MERGE_PATCH, Client
@@ -49,6 +54,7 @@ from tests.support.agent_bench import IMAGE, Bench, bench, cluster_file
 from tests.support.agents import workload_id
 from tests.support.fake_kubelet import now
 from tests.support.kubernetes_stack import kubernetes_stack, pods_made
+from tests.support.processors import apart
 from tests.support.waiting import eventually, until
 
 SINGLES: Final = 200
@@ -56,13 +62,19 @@ GANGS: Final = 10
 MEMBERS: Final = 20
 SIZES: Final = {1: 70, 2: 10, 4: 10, 8: 7, 16: 3}
 """Sizes of workloads, and how many of a hundred have them."""
-SINGLE_BATCH: Final = 400
+SMALL_BATCH: Final = 800
+ROUNDS: Final = 2  # of a batch
+QUIET: Final = 0.8  # of its time a processor that is quiet does nothing
+QUIET_PATIENCE: Final = 60.0  # seconds
+LEASE_SECONDS: Final = 400
+"""How long the lease of a node lasts. kwok renews all of them at the same moment: with those of a kubelet one batch of
+three would wait for a thousand calls more than the batch that it is compared with."""
 CHANGES: Final = 50  # a second
 SUBMITS: Final = 5  # a second
 WARM: Final = 10
 IDLE_SECONDS: Final = 20.0
 LOAD: Final = "runai-load"  # the namespace of the agent's pods that stay
-SINGLE_LOAD: Final = "runai-single"
+MORE_LOAD: Final = "runai-more"
 CREATED: Final = fleet_pb2.REPLICA_STATE_CREATED
 GONE: Final = fleet_pb2.REPLICA_STATE_GONE
 SUCCEEDED: Final = fleet_pb2.REPLICA_STATE_SUCCEEDED
@@ -75,11 +87,12 @@ def main() -> int:
         print(kubernetes.MISSING if not kubernetes.built() else kwok.MISSING, file=sys.stderr)
         return 1
     names = [f"n-{number:04}" for number in range(given.nodes)]
+    heap.settle()  # as the agent does: the loops that are compared run here
     with (
         tempfile.TemporaryDirectory(prefix="muster-agent-bench-") as folder,
         EmbeddedKafka() as broker,
         kubernetes.cluster(Path(folder)) as found,
-        kwok.nodes(found, Path(folder), names, gpus=16),
+        kwok.nodes(found, Path(folder), names, gpus=16, lease_seconds=LEASE_SECONDS),
     ):
         result: dict[str, Any] = {"pods": given.pods, "nodes": given.nodes}
         if {*PARTS[:-1]} & {*given.parts}:
@@ -189,11 +202,15 @@ async def _ratio(at: Bench, pods: int, alternations: int) -> tuple[dict[str, Any
     print(f"  ratio: seed {seed}", file=sys.stderr, flush=True)
     drawn = random.Random(seed)
     batches = [_drawn(drawn, pods // alternations) for _ in range(alternations)]
-    mixed, sizes = await _alternate(at, batches, 1, LOAD)
-    singles, more = await _alternate(at, [[1] * SINGLE_BATCH] * alternations, 1 + len(sizes), SINGLE_LOAD)
-    await at.write(at.releases([*more]))  # the parts that follow are about so many pods as were asked for
-    await at.until_pods(SINGLE_LOAD, 0)
-    return {**mixed, "seed": seed, "single": singles}, sizes
+    async with client_of(at) as client:  # its connections stay open between the batches, as the agent's do
+        with apart([each.pid for each in at.cluster.programs.values()]):
+            mixed, sizes = await _alternate(at, client, batches, 1, LOAD)
+            singles, more = await _alternate(at, client, [[1] * SMALL_BATCH] * alternations, 1 + len(sizes), MORE_LOAD)
+        batches = [_drawn(drawn, SMALL_BATCH) for _ in range(alternations)]
+        shared, others = await _alternate(at, client, batches, 1 + len(sizes) + len(more), MORE_LOAD)
+    await at.write(at.releases([*more, *others]))  # the parts that follow are about so many pods as were asked for
+    await at.until_pods(MORE_LOAD, 0)
+    return {**mixed, "seed": seed, "single": singles, "shared": shared}, sizes
 
 
 def _drawn(drawn: random.Random, pods: int) -> list[int]:
@@ -205,19 +222,30 @@ def _drawn(drawn: random.Random, pods: int) -> list[int]:
 
 
 async def _alternate(
-    at: Bench, batches: Sequence[Sequence[int]], first: int, namespace: str
+    at: Bench, client: Client, batches: Sequence[Sequence[int]], first: int, namespace: str
 ) -> tuple[dict[str, Any], dict[int, int]]:
-    """Each batch by the bare loop, then by the agent. first: the number of the first workload."""
+    """Each batch by the bare loop and by the agent, in rounds. first: the number of the first workload.
+
+    The speed of a machine changes within seconds: the parts of a batch are made in turns, now the loop first and now
+    the agent, and the times of each are added up.
+    """
     ours, plain = [], []
     every: dict[int, int] = {}
     for turn, batch in enumerate(batches, start=1):
-        pods = sum(batch)
-        plain.append(pods / await bare(at, batch, f"bare-{first}-{turn}"))
-        sizes = dict(enumerate(batch, start=first + len(every)))
-        ours.append(pods / await _made(at, sizes, namespace))
+        took = {"bare": 0.0, "agent": 0.0}
+        for number, part in enumerate(_parts(batch)):
+            sizes = dict(enumerate(part, start=first + len(every)))
+            for who in ("bare", "agent") if number % 2 == 0 else ("agent", "bare"):
+                await _quiet()
+                if who == "bare":
+                    took[who] += await bare(at, client, part, f"bare-{first}-{turn}-{number}")
+                else:
+                    took[who] += await _made(at, sizes, namespace)
+                    await at.bind([*sizes], namespace)
+            every |= sizes
+        plain.append(sum(batch) / took["bare"])
+        ours.append(sum(batch) / took["agent"])
         print(f"  {turn}: bare {plain[-1]:.0f}, agent {ours[-1]:.0f} pods a second", file=sys.stderr, flush=True)
-        await at.bind([*sizes], namespace)
-        every |= sizes
     ratios = [mine / other for mine, other in zip(ours, plain, strict=True)]
     found = {
         "pods_per_s": round(statistics.median(ours), 1),
@@ -226,6 +254,32 @@ async def _alternate(
         "ratios": [round(each, 3) for each in ratios],
     }
     return found, every
+
+
+async def _quiet() -> None:
+    """Wait until this machine does nothing: what one part leaves to do is not measured in the next. At most a minute.
+
+    Nodes that play 1,000 pods that were bound, and the collector of garbage of the API server, are busy for seconds.
+    """
+    deadline = time.monotonic() + QUIET_PATIENCE
+    before = _idle_seconds()
+    while time.monotonic() < deadline:
+        await asyncio.sleep(1.0)
+        now = _idle_seconds()
+        if now - before >= QUIET * (os.cpu_count() or 1):
+            return
+        before = now
+
+
+def _idle_seconds() -> float:
+    """For how many seconds the processors of this machine have done nothing, together (proc(5), `uptime`)."""
+    return float(Path("/proc/uptime").read_text().split()[1])
+
+
+def _parts(batch: Sequence[int]) -> list[Sequence[int]]:
+    """The workloads of a batch in ROUNDS parts of about as many."""
+    size = -(-len(batch) // ROUNDS)
+    return [batch[at : at + size] for at in range(0, len(batch), size)]
 
 
 # --------------------------------------------------------------------------------------------------------------- status

@@ -36,7 +36,7 @@ def client_of(at: Bench) -> Client:
     return Client(how, rate=FAST, burst=FAST)
 
 
-async def bare(at: Bench, sizes: Sequence[int], namespace: str) -> float:
+async def bare(at: Bench, client: Client, sizes: Sequence[int], namespace: str) -> float:
     """The seconds of a loop that posts the same objects as the agent, which are deleted afterwards."""
     owner, support = Owner("bare", "bare"), support_of(frozenset(), STYLE)
     made = []
@@ -46,31 +46,31 @@ async def bare(at: Bench, sizes: Sequence[int], namespace: str) -> float:
         made.append(_objects(owner, replica_plans(whole, whole.newest), namespace))
     at.cluster.post("/api/v1/namespaces", {"metadata": {"name": namespace}}).raise_for_status()
     limit = asyncio.Semaphore(CONNECTIONS)
-    async with client_of(at) as client:
 
-        async def post(path: str, body: dict[str, Any], uid: str = "") -> str:
-            for reference in body["metadata"].get("ownerReferences", ()):
-                reference["uid"] = uid
-            async with limit:
-                return str((await client.post(path, body))["metadata"]["uid"])
+    async def post(path: str, body: dict[str, Any], uid: str = "") -> str:
+        for reference in body["metadata"].get("ownerReferences", ()):
+            reference["uid"] = uid
+        async with limit:
+            return str((await client.post(path, body))["metadata"]["uid"])
 
-        async def one(root: Post, shared: Sequence[Post], pods: Sequence[Post]) -> None:
-            uid = await post(*root)
-            for each in shared:
-                await post(*each, uid)
-            await asyncio.gather(*(post(*each, uid) for each in pods))
+    async def one(root: Post, shared: Sequence[Post], pods: Sequence[Post]) -> None:
+        uid = await post(*root)
+        for each in shared:
+            await post(*each, uid)
+        await asyncio.gather(*(post(*each, uid) for each in pods))
 
-        began = time.monotonic()
-        await asyncio.gather(*(one(*each) for each in made))
-        took = time.monotonic() - began
+    began = time.monotonic()
+    await asyncio.gather(*(one(*each) for each in made))
+    took = time.monotonic() - began
 
-        async def free(path: str, body: dict[str, Any]) -> None:
-            name = body["metadata"]["name"]
-            async with limit:
-                await client.patch(f"{path}/{name}", {"metadata": {"finalizers": None}})
-                await client.delete(f"{path}/{name}", {"gracePeriodSeconds": 0})
+    async def free(path: str, body: dict[str, Any]) -> None:
+        async with limit:
+            await client.patch(f"{path}/{body['metadata']['name']}", {"metadata": {"finalizers": None}})
 
-        await asyncio.gather(*(free(*each) for root, shared, pods in made for each in (root, *shared, *pods)))
+    objects = [each for root, shared, pods in made for each in (root, *shared, *pods)]
+    await asyncio.gather(*(free(*each) for each in objects if each[1]["metadata"].get("finalizers")))
+    for path in {path for path, _ in objects}:
+        await client.delete(path, {"gracePeriodSeconds": 0})
     await at.until_pods(namespace, 0)
     return took
 

@@ -30,12 +30,14 @@ from tests.support.agents import REPORTED, AgentProcess, connected, free_port, t
 from tests.support.fake_kubelet import binding, pinned_to
 from tests.support.identities import signed
 from tests.support.kubernetes import TOKEN, Cluster, session_with
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, until
 
 CLUSTER: Final = "bench"
 IMAGE: Final = "team/image:1"
 PATIENCE: Final = 600.0  # seconds
+READY: Final = fleet_pb2.REPLICA_STATE_READY
 _BINDERS: Final = 32  # at the same time
+_LOOK_SECONDS: Final = 0.1  # between two questions to etcd, which cost the measured one time
 Record = tuple[bytes, bytes | None, list[tuple[str, bytes]]]
 _CALLS: Final = re.compile(r"^muster_agent_kubernetes_calls_total\{.*\} (\S+)$", re.MULTILINE)
 
@@ -122,7 +124,7 @@ class Bench:
         while await asyncio.to_thread(self.cluster.count, "pods", namespace) != count:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{namespace} has not {count} pods")
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(_LOOK_SECONDS)
         return time.monotonic()
 
     async def bind(self, numbers: Sequence[int], namespace: str) -> None:
@@ -139,9 +141,10 @@ class Bench:
                 async with limit, session.post(f"{self.cluster.url}{path}/{name}/binding", json=body) as answer:
                     answer.raise_for_status()
 
-            pods = listed.json()["items"]
-            await asyncio.gather(*(one(pod) for pod in pods if pod["metadata"]["labels"][marks.WORKLOAD] in wanted))
-        await self.reports.until([*wanted], fleet_pb2.REPLICA_STATE_READY)
+            pods = [pod for pod in listed.json()["items"] if pod["metadata"]["labels"][marks.WORKLOAD] in wanted]
+            ready = self.reports.counts[READY] + len(pods)
+            await asyncio.gather(*(one(pod) for pod in pods))
+        await until(lambda: self.reports.counts[READY] >= ready, within=PATIENCE)
 
     def calls(self) -> float:
         """Calls of the API server that the agent has made."""

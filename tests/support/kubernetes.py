@@ -49,6 +49,11 @@ class Program:
         with self._log.open("ab") as file:
             return subprocess.Popen(self._command, stdout=file, stderr=file)
 
+    @property
+    def pid(self) -> int:
+        """The process that runs now, or ran last."""
+        return self._process.pid
+
     def kill(self) -> None:
         """End it at once, and wait until it is gone."""
         self._process.kill()

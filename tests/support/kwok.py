@@ -149,16 +149,20 @@ def built() -> bool:
 
 
 @contextmanager
-def nodes(found: Cluster, folder: Path, names: Sequence[str], gpus: int, more: str = "") -> Iterator[None]:
+def nodes(
+    found: Cluster, folder: Path, names: Sequence[str], gpus: int, more: str = "", *, lease_seconds: int = 40
+) -> Iterator[None]:
     """Nodes that are Ready, each with that many GPUs, until the block ends.
 
-    folder: for kwok's files. more: stages in addition to those of every pod.
+    folder: for kwok's files. more: stages in addition to those of every pod. lease_seconds: how long a node's lease
+    lasts, a quarter of which lies between two renewals; a kubelet's lasts 40.
     """
     config, stages = folder / "kwok.kubeconfig", folder / "stages.yaml"
     config.write_text(found.kubeconfig())
     stages.write_text(_OPTIONS + _STAGES + more)
     asyncio.run(_add(found, names, gpus))
-    words = {"kubeconfig": config, "config": stages, "manage-all-nodes": "true", "node-lease-duration-seconds": 40}
+    words: dict[str, object] = {"kubeconfig": config, "config": stages, "manage-all-nodes": "true"}
+    words["node-lease-duration-seconds"] = lease_seconds
     words["v"] = "WARN"  # by itself it writes a line for each change of each pod
     # It stands for machines that are not here: less of this one's time for its garbage collector.
     command = ["env", "GOGC=400", str(PROGRAMS / "kwok"), *(f"--{name}={value}" for name, value in words.items())]
