@@ -8,11 +8,11 @@ what it needs. The parts, in this order:
   by themselves, and of those that are stopped.
 - ratio: batches of pods, alternately by the agent (from the first record on Kafka to the last pod) and by a bare loop,
   which posts the roots, what gangs share, and the pods of the same workloads, made beforehand, over a client and
-  connections like the agent's. Each batch is made in rounds, a part by the one and the same part by the other. The
-  sizes of workloads are drawn by chance: seven of ten are single replicas, the others gangs of 2 to 16. The API server
-  and its store have half of the processors, and what calls them the others, as where an agent has a machine of its own.
-  The median of each; under `single` the same where every workload is a single replica, and under `shared` where all
-  programs share the processors: there the ratio says how much of their time the agent takes from the API server.
+  connections like the agent's. Each part waits until the machine does nothing. The sizes of workloads are drawn by
+  chance: seven of ten are single replicas, the others gangs of 2 to 16. The API server and its store have half of the
+  processors, and what calls them the others, as where an agent has a machine of its own. The median of each; under
+  `single` the same where every workload is a single replica, and under `shared` where all programs share the
+  processors: there the ratio says how much of their time the agent takes from the API server.
 - status: with all pods of the agent running, pods end at an even pace; from the call that ends a pod to the report of
   it that was read from Kafka.
 - restart: after SIGTERM and after kill -9, from the signal until the next agent process has told that it made
@@ -28,10 +28,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import random
 import signal
-import statistics
 import sys
 import tempfile
 import time
@@ -49,23 +47,17 @@ from muster_client.quotas import pool_quota
 from muster_cluster_agent.adapters.kubernetes.client import MERGE_PATCH, Client
 from muster_stack.embedded import EmbeddedKafka
 from tests.support import figures, kubernetes, kwok
-from tests.support.agent_bare import FAST, bare, client_of
+from tests.support.agent_bare import FAST, client_of
 from tests.support.agent_bench import IMAGE, Bench, bench, cluster_file
+from tests.support.agent_ratio import LOAD, ratio
 from tests.support.agents import workload_id
 from tests.support.fake_kubelet import now
 from tests.support.kubernetes_stack import kubernetes_stack, pods_made
-from tests.support.processors import apart
 from tests.support.waiting import eventually, until
 
 SINGLES: Final = 200
 GANGS: Final = 10
 MEMBERS: Final = 20
-SIZES: Final = {1: 70, 2: 10, 4: 10, 8: 7, 16: 3}
-"""Sizes of workloads, and how many of a hundred have them."""
-SMALL_BATCH: Final = 800
-ROUNDS: Final = 2  # of a batch
-QUIET: Final = 0.8  # of its time a processor that is quiet does nothing
-QUIET_PATIENCE: Final = 60.0  # seconds
 LEASE_SECONDS: Final = 400
 """How long the lease of a node lasts. kwok renews all of them at the same moment: with those of a kubelet one batch of
 three would wait for a thousand calls more than the batch that it is compared with."""
@@ -73,8 +65,6 @@ CHANGES: Final = 50  # a second
 SUBMITS: Final = 5  # a second
 WARM: Final = 10
 IDLE_SECONDS: Final = 20.0
-LOAD: Final = "runai-load"  # the namespace of the agent's pods that stay
-MORE_LOAD: Final = "runai-more"
 CREATED: Final = fleet_pb2.REPLICA_STATE_CREATED
 GONE: Final = fleet_pb2.REPLICA_STATE_GONE
 SUCCEEDED: Final = fleet_pb2.REPLICA_STATE_SUCCEEDED
@@ -109,12 +99,12 @@ async def _measure(
 ) -> dict[str, Any]:
     result: dict[str, Any] = {}
     async with bench(found, bootstrap, folder, names, FAST) as at:
-        await _made(at, {0: 1}, "runai-warm")
+        await at.make({0: 1}, "runai-warm")
         if "calls" in given.parts:
             result |= await _calls(at)
         sizes: dict[int, int] = {}
         if "ratio" in given.parts:
-            figures_of_ratio, sizes = await _ratio(at, given.pods, given.alternations)
+            figures_of_ratio, sizes = await ratio(at, given.pods, given.alternations)
             memory = at.memory()
             result |= figures_of_ratio
             result |= {"rss_mib": memory["now"], "rss_highest_mib": memory["highest"]}
@@ -127,19 +117,10 @@ async def _measure(
     return result
 
 
-async def _made(at: Bench, sizes: Mapping[int, int], namespace: str) -> float:
-    """The seconds from the first record to the last pod of new workloads. sizes: their replicas, by their numbers."""
-    records = [record for number, size in sizes.items() for record in at.assignments([number], namespace, workers=size)]
-    already = at.cluster.count("pods", namespace)
-    began = time.monotonic()
-    await at.write(records)
-    return await at.until_pods(namespace, already + sum(sizes.values())) - began
-
-
 async def _load(at: Bench, pods: int) -> dict[int, int]:
     """Workloads of one replica that run."""
     sizes = dict.fromkeys(range(1, pods + 1), 1)
-    await _made(at, sizes, LOAD)
+    await at.make(sizes, LOAD)
     await at.bind([*sizes], LOAD)
     return sizes
 
@@ -193,95 +174,6 @@ async def _end(client: Client, pod: dict[str, Any]) -> None:
     await client.call("PATCH", path, body={"status": status}, content=MERGE_PATCH)
 
 
-# ---------------------------------------------------------------------------------------------------------------- ratio
-
-
-async def _ratio(at: Bench, pods: int, alternations: int) -> tuple[dict[str, Any], dict[int, int]]:
-    """The figures, and the sizes of the workloads that run since."""
-    seed = random.SystemRandom().randrange(1 << 32)
-    print(f"  ratio: seed {seed}", file=sys.stderr, flush=True)
-    drawn = random.Random(seed)
-    batches = [_drawn(drawn, pods // alternations) for _ in range(alternations)]
-    async with client_of(at) as client:  # its connections stay open between the batches, as the agent's do
-        with apart([each.pid for each in at.cluster.programs.values()]):
-            mixed, sizes = await _alternate(at, client, batches, 1, LOAD)
-            singles, more = await _alternate(at, client, [[1] * SMALL_BATCH] * alternations, 1 + len(sizes), MORE_LOAD)
-        batches = [_drawn(drawn, SMALL_BATCH) for _ in range(alternations)]
-        shared, others = await _alternate(at, client, batches, 1 + len(sizes) + len(more), MORE_LOAD)
-    await at.write(at.releases([*more, *others]))  # the parts that follow are about so many pods as were asked for
-    await at.until_pods(MORE_LOAD, 0)
-    return {**mixed, "seed": seed, "single": singles, "shared": shared}, sizes
-
-
-def _drawn(drawn: random.Random, pods: int) -> list[int]:
-    """Sizes of workloads that have so many pods together."""
-    sizes: list[int] = []
-    while (left := pods - sum(sizes)) > 0:
-        sizes.append(min(left, *drawn.choices([*SIZES], [*SIZES.values()])))
-    return sizes
-
-
-async def _alternate(
-    at: Bench, client: Client, batches: Sequence[Sequence[int]], first: int, namespace: str
-) -> tuple[dict[str, Any], dict[int, int]]:
-    """Each batch by the bare loop and by the agent, in rounds. first: the number of the first workload.
-
-    The speed of a machine changes within seconds: the parts of a batch are made in turns, now the loop first and now
-    the agent, and the times of each are added up.
-    """
-    ours, plain = [], []
-    every: dict[int, int] = {}
-    for turn, batch in enumerate(batches, start=1):
-        took = {"bare": 0.0, "agent": 0.0}
-        for number, part in enumerate(_parts(batch)):
-            sizes = dict(enumerate(part, start=first + len(every)))
-            for who in ("bare", "agent") if number % 2 == 0 else ("agent", "bare"):
-                await _quiet()
-                if who == "bare":
-                    took[who] += await bare(at, client, part, f"bare-{first}-{turn}-{number}")
-                else:
-                    took[who] += await _made(at, sizes, namespace)
-                    await at.bind([*sizes], namespace)
-            every |= sizes
-        plain.append(sum(batch) / took["bare"])
-        ours.append(sum(batch) / took["agent"])
-        print(f"  {turn}: bare {plain[-1]:.0f}, agent {ours[-1]:.0f} pods a second", file=sys.stderr, flush=True)
-    ratios = [mine / other for mine, other in zip(ours, plain, strict=True)]
-    found = {
-        "pods_per_s": round(statistics.median(ours), 1),
-        "bare_pods_per_s": round(statistics.median(plain), 1),
-        "ratio": round(statistics.median(ratios), 3),
-        "ratios": [round(each, 3) for each in ratios],
-    }
-    return found, every
-
-
-async def _quiet() -> None:
-    """Wait until this machine does nothing: what one part leaves to do is not measured in the next. At most a minute.
-
-    Nodes that play 1,000 pods that were bound, and the collector of garbage of the API server, are busy for seconds.
-    """
-    deadline = time.monotonic() + QUIET_PATIENCE
-    before = _idle_seconds()
-    while time.monotonic() < deadline:
-        await asyncio.sleep(1.0)
-        now = _idle_seconds()
-        if now - before >= QUIET * (os.cpu_count() or 1):
-            return
-        before = now
-
-
-def _idle_seconds() -> float:
-    """For how many seconds the processors of this machine have done nothing, together (proc(5), `uptime`)."""
-    return float(Path("/proc/uptime").read_text().split()[1])
-
-
-def _parts(batch: Sequence[int]) -> list[Sequence[int]]:
-    """The workloads of a batch in ROUNDS parts of about as many."""
-    size = -(-len(batch) // ROUNDS)
-    return [batch[at : at + size] for at in range(0, len(batch), size)]
-
-
 # --------------------------------------------------------------------------------------------------------------- status
 
 
@@ -324,7 +216,7 @@ async def _restarts(at: Bench) -> dict[str, float]:
     killed = await _restarted(at, 8_000_001, signal.SIGKILL)
     await asyncio.sleep(5.0)  # its burst is there again
     count = 2_000
-    took = await _made(at, dict.fromkeys(range(9_000_000, 9_000_000 + count), 1), "runai-default")
+    took = await at.make(dict.fromkeys(range(9_000_000, 9_000_000 + count), 1), "runai-default")
     return {"restart_s": stopped, "restart_killed_s": killed, "default_pods_per_s": round(count / took, 1)}
 
 

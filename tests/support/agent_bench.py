@@ -10,7 +10,7 @@ import asyncio
 import re
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,9 +35,10 @@ from tests.support.waiting import eventually, until
 CLUSTER: Final = "bench"
 IMAGE: Final = "team/image:1"
 PATIENCE: Final = 600.0  # seconds
+CREATED: Final = fleet_pb2.REPLICA_STATE_CREATED
 READY: Final = fleet_pb2.REPLICA_STATE_READY
 _BINDERS: Final = 32  # at the same time
-_LOOK_SECONDS: Final = 0.1  # between two questions to etcd, which cost the measured one time
+_LOOK_SECONDS: Final = 0.1  # between two questions to etcd
 Record = tuple[bytes, bytes | None, list[tuple[str, bytes]]]
 _CALLS: Final = re.compile(r"^muster_agent_kubernetes_calls_total\{.*\} (\S+)$", re.MULTILINE)
 
@@ -117,6 +118,19 @@ class Bench:
         topic = topics.assignments(CLUSTER).name
         sent = [await self.producer.send(topic, value, key=key, headers=headers) for key, value, headers in records]
         await asyncio.gather(*sent)
+
+    async def make(self, sizes: Mapping[int, int], namespace: str) -> float:
+        """The seconds from the first record to the last pod of new workloads. sizes: their replicas, by number."""
+        records = [
+            each for number, size in sizes.items() for each in self.assignments([number], namespace, workers=size)
+        ]
+        already = self.cluster.count("pods", namespace)
+        # Its reports are read anyway: until the last of them etcd is asked nothing, which would cost the measured time.
+        told = self.reports.counts[CREATED] + sum(sizes.values())
+        began = time.monotonic()
+        await self.write(records)
+        await until(lambda: self.reports.counts[CREATED] >= told, within=PATIENCE)
+        return await self.until_pods(namespace, already + sum(sizes.values())) - began
 
     async def until_pods(self, namespace: str, count: int) -> float:
         """The monotonic time at which a namespace has so many pods."""
