@@ -48,7 +48,7 @@ from muster_cluster_agent.adapters.kubernetes.client import MERGE_PATCH, Client
 from muster_stack.embedded import EmbeddedKafka
 from tests.support import figures, kubernetes, kwok
 from tests.support.agent_bare import FAST, client_of
-from tests.support.agent_bench import IMAGE, Bench, bench, cluster_file
+from tests.support.agent_bench import CREATED, IMAGE, Bench, bench, cluster_file
 from tests.support.agent_ratio import LOAD, ratio
 from tests.support.agents import workload_id
 from tests.support.fake_kubelet import now
@@ -65,7 +65,6 @@ CHANGES: Final = 50  # a second
 SUBMITS: Final = 5  # a second
 WARM: Final = 10
 IDLE_SECONDS: Final = 20.0
-CREATED: Final = fleet_pb2.REPLICA_STATE_CREATED
 GONE: Final = fleet_pb2.REPLICA_STATE_GONE
 SUCCEEDED: Final = fleet_pb2.REPLICA_STATE_SUCCEEDED
 

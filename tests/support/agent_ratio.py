@@ -100,6 +100,9 @@ async def _quiet() -> None:
         if now - before >= _QUIET * (os.cpu_count() or 1):
             return
         before = now
+    print(
+        "  this machine was not quiet for a minute: the next part is measured all the same", file=sys.stderr, flush=True
+    )
 
 
 def _idle_seconds() -> float:

@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-_YOUNG: Final = 50_000  # objects more than were given back: they are still near when they are walked; Python's own: 700
+_YOUNG: Final = 50_000
+"""Objects more than were given back, after which the young ones are walked; Python's own: 700. Most of what one JSON
+text or one record is made of has gone by then: the agent spent 9 % of its time with 5,000, and 3 % with this."""
 _MIDDLE: Final = 50
 _OLD: Final = 50
 

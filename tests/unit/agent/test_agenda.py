@@ -100,3 +100,18 @@ async def test_what_became_due_while_nothing_was_handed_out_is_worked_on_by_all(
     agenda.resume()
     await until(lambda: all(each.done() for each in workers))
     assert {each.result()[0] for each in workers} == {"one", "two", "three"}
+
+
+async def test_what_is_overdue_takes_no_worker_from_what_is_due(
+    agenda: Agenda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        agenda.mark(f"busy-{number}")
+        await agenda.take()
+    agenda.mark_left_over("old")
+    workers = [asyncio.create_task(agenda.take()) for _ in range(2)]
+    await asyncio.sleep(0)
+    monkeypatch.setattr(agenda_module, "_LEFT_OVER_SECONDS", 0.0)
+    agenda.mark("new")
+    await until(lambda: all(each.done() for each in workers), within=5)
+    assert {each.result() for each in workers} == {("old", True), ("new", False)}

@@ -145,7 +145,7 @@ class Agenda:
                     self._busy.add(workload_id)
                     if left_over:
                         self._deleting.add(workload_id)
-                        self._wake_to_delete()
+                        self._wake()  # this worker may have been woken for what is due, and more may be deleted
                     return workload_id, left_over
             waiter = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
@@ -157,19 +157,16 @@ class Agenda:
         self._deleting.discard(workload_id)
         if workload_id in self._queue:
             self._wake()
-        self._wake_to_delete()
+        if self._left_over and self._may_delete():
+            self._wake()
 
     def _wake(self) -> None:
-        """One worker looks for work; 64 of them for each workload that is due would cost more than the work itself."""
+        """Have one worker look for work; 64 of them for each workload that is due would cost more than the work."""
         while self._waiting and not self.held_up:
             waiter = self._waiting.popleft()
             if not waiter.done():  # its worker may have been cancelled
                 waiter.set_result(None)
                 return
-
-    def _wake_to_delete(self) -> None:
-        if self._left_over and self._may_delete():
-            self._wake()
 
     @property
     def quiet(self) -> bool:

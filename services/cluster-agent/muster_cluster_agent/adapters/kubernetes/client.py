@@ -296,7 +296,10 @@ def decoded(data: bytes) -> Json:
 
 
 def _tls_context(how: Configuration) -> ssl.SSLContext:
-    """Whom a kubeconfig trusts, and as whom it comes, as kubernetes_asyncio's own client reads it."""
+    """Return whom a kubeconfig trusts and which certificate it shows, as kubernetes_asyncio's own client reads it.
+
+    That client gives its connector no other idle time. Raises OSError for a certificate that cannot be read.
+    """
     found = ssl.create_default_context(cafile=how.ssl_ca_cert)
     if how.cert_file:
         found.load_cert_chain(how.cert_file, keyfile=how.key_file)

@@ -212,12 +212,7 @@ def moment(text: str | None) -> float | None:
 
 def _devices(text: str) -> tuple[str, ...]:
     """Return the UUIDs of the annotation. It is anybody's to edit: what is not a list of texts names none."""
-    if not text:
-        return ()
-    try:
-        said = json.loads(text)
-    except (ValueError, RecursionError):
-        return ()
+    said = _parsed(text)
     return tuple(said) if isinstance(said, list) and all(isinstance(one, str) for one in said) else ()
 
 
@@ -230,13 +225,19 @@ def _source(annotations: Mapping[str, str], part: Part | None) -> DeviceSource:
 
 def _cards(text: str) -> Mapping[str, str]:
     """Return the virtual cards by group. The annotation is anybody's to edit: what is no object of texts names none."""
-    if not text:
-        return {}
-    try:
-        said = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
+    said = _parsed(text)
     return said if isinstance(said, dict) and all(isinstance(one, str) for one in said.values()) else {}
+
+
+def _parsed(text: str) -> object:
+    """Return the value of a JSON text; None where there is no text or it is no JSON."""
+    if not text:
+        return None
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found
 
 
 def _pinned(spec: Json) -> str:
