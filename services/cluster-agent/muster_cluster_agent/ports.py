@@ -42,7 +42,7 @@ class Backend(Protocol):
         ...
 
     def portions(self) -> AsyncIterator[Sequence[Observed]]:
-        """Yield every replica that is not removed, some at a time: other tasks run between two portions."""
+        """Yield every replica that has used devices and is not removed, some at a time: other tasks run in between."""
         ...
 
     def observed_at(self) -> float:

@@ -30,7 +30,7 @@ async def test_others_run_while_every_replica_is_looked_at(monkeypatch: pytest.M
     monkeypatch.setattr(backend_module, "_TURN", 2)
     async with scene() as made, loop(made) as here:
         here.agent.take(assignment("sleep 1000", count=5))
-        await here.until(lambda: len(made.kubelets.starts) == 5)
+        await here.until(lambda: len(here.backend._cache.used_names()) == 5)
         portions = [portion async for portion in here.backend.portions()]
         assert [len(portion) for portion in portions] == [2, 2, 1]
         assert {one.name for portion in portions for one in portion} == set(made.kubelets.starts)

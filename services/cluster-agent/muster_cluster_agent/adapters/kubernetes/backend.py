@@ -178,8 +178,8 @@ class KubernetesBackend:
         return [*here, *self._acting.unseen(workload_id)]
 
     async def portions(self) -> AsyncIterator[Sequence[Observed]]:
-        """Yield every replica that is not removed and has a pod or an end, some hundreds at a time."""
-        names = self._cache.names()
+        """Yield every replica that is not removed and has begun or has an end, some hundreds at a time."""
+        names = self._cache.used_names()
         for first in range(0, len(names), _TURN):
             found = (self._cache.replica(name) for name in names[first : first + _TURN])
             yield [one for one in found if one is not None and not self._acting.is_refused(one.name)]

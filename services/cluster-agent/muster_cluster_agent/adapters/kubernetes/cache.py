@@ -158,6 +158,11 @@ class Cache:
         """Return the name of every replica that has a pod or an end, removed ones included."""
         return [*{**self.by_name, **self.ends}]
 
+    def used_names(self) -> list[str]:
+        """Return the name of every replica that has an end, or a pod of which a container has started."""
+        begun = [name for name, pod in self.by_name.items() if any(one.ran for one in pod.containers)]
+        return [*dict.fromkeys((*begun, *self.ends))]
+
     def all(self) -> list[Observed]:
         """All replicas that are not removed."""
         found = (self.replica(name) for name in self.names())

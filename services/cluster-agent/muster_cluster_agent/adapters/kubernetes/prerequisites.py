@@ -55,12 +55,16 @@ _SEEN_SECONDS: Final = 10.0  # in which a namespace that was made is seen
 _REMEMBERED: Final = 20_000  # roots, so that a member of a gang costs no call for what the gang shares
 
 
+_Shared = tuple[object, ...]
+"""What a gang's members of one role have in common, as far as objects are made from it."""
+
+
 @dataclass(slots=True)
 class _Known:
     """What is known to be there below one root, of a run or of a workload.
 
     uid: the root's own. named: what the root names. uids: of what is there. members: of which the gang's budget knows.
-    run, mutable: of the plan that was prepared last.
+    run, mutable: of the plan that was prepared last. prepared: by role, what the objects of a run were made from.
     """
 
     uid: str = ""
@@ -69,6 +73,7 @@ class _Known:
     members: int = 0
     run: RunKey = (0, 0)
     mutable: tuple[Manifest, ...] = ()
+    prepared: dict[str, _Shared] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -113,12 +118,15 @@ class Prerequisites:
 
     async def _of_run(self, plan: ReplicaPlan, *, programs_too: bool) -> str:
         run = self._remembered(plan.namespace, plan.gang)
+        shared = (plan.members, plan.container, plan.credentials, plan.checkout_credentials)
         async with run.lock:
+            found = self._cache.roots_of(plan.workload_id)
+            roots_now = [root for root in found if (root.namespace, root.name) == (plan.namespace, plan.gang)]
+            if run.prepared.get(plan.role) == shared and all(root.uid == run.uid for root in roots_now):
+                return run.uid  # a member of a gang whose others have made everything
             missing = run_objects.needs_keys(plan) and (SECRET, keys_name(plan.gang)) not in run.uids
             keys = new_pair() if missing else None
             objects = run_objects.objects_of(self._owner, plan, keys)
-            found = self._cache.roots_of(plan.workload_id)
-            roots_now = [root for root in found if (root.namespace, root.name) == (plan.namespace, plan.gang)]
             await self._ensure_root(plan, run, roots.manifest(self._owner, plan), objects, roots_now)
             if programs_too:
                 await self._programs(plan.namespace)
@@ -133,6 +141,7 @@ class Prerequisites:
                 path = f"{BUDGET.path(plan.namespace)}/{plan.gang}"
                 await self._client.patch(path, run_objects.least_members(plan))
                 run.members = len(plan.members)
+            run.prepared[plan.role] = shared
             return run.uid
 
     async def _of_workload(self, plan: ReplicaPlan) -> None:

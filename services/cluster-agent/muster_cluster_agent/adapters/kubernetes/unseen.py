@@ -7,7 +7,7 @@ is there, its replica counts as created, so that no other is made in its place.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from muster_cluster_agent.adapters.kubernetes.cache import Cache
@@ -36,6 +36,7 @@ class UnseenPods:
         self._cache = cache
         self._clock = clock
         self._pods: dict[str, UnseenPod] = {}
+        self._names: dict[str, set[str]] = {}  # by workload: of very many pods only a few are asked for at once
         self._under_way: set[str] = set()  # replicas whose pods are being asked for now
 
     def __contains__(self, name: str) -> bool:
@@ -57,6 +58,7 @@ class UnseenPods:
     def add(self, plan: ReplicaPlan) -> None:
         """The API server is asked for the pod of a replica."""
         self._pods[plan.name] = UnseenPod(plan, time.monotonic())
+        self._names.setdefault(plan.workload_id, set()).add(plan.name)
 
     def note(self, name: str, answer: Answer, *, earlier: bool) -> None:
         """Note what an answer says of a pod. earlier: a call for it whose answer was lost may still have its effect."""
@@ -68,7 +70,7 @@ class UnseenPods:
         elif earlier:
             self._pods[name] = replace(made, unwanted=True)
         else:
-            del self._pods[name]
+            self.forget(name)
 
     def give_up(self, name: str) -> None:
         """A pod is not wanted any more, should it be there."""
@@ -76,25 +78,32 @@ class UnseenPods:
 
     def forget(self, name: str) -> None:
         """A pod is certainly not there."""
-        self._pods.pop(name, None)
+        made = self._pods.pop(name, None)
+        if made is None:
+            return
+        names = self._names[made.plan.workload_id]
+        names.discard(name)
+        if not names:
+            del self._names[made.plan.workload_id]
 
     def replicas(self, workload_id: str | None = None) -> list[Observed]:
         """Return the replicas of unseen pods, all or those of one workload."""
-        self._drop_seen()
-        return [self._as_created(each) for each in self._pods.values() if workload_id in {None, each.plan.workload_id}]
+        names = self._pods if workload_id is None else self._names.get(workload_id, ())
+        self._drop_seen(names)
+        return [self._as_created(self._pods[name]) for name in sorted(names) if name in self._pods]
 
     def pods(self) -> list[UnseenPod]:
         """Return every unseen pod."""
-        self._drop_seen()
+        self._drop_seen(self._pods)
         return [*self._pods.values()]
 
     def is_under_way(self, name: str) -> bool:
         """Return whether a call for the pod of a replica has not ended."""
         return name in self._under_way
 
-    def _drop_seen(self) -> None:
-        for name in [name for name in self._pods if name in self._cache.by_name or name in self._cache.ends]:
-            del self._pods[name]
+    def _drop_seen(self, names: Iterable[str]) -> None:
+        for name in [name for name in names if name in self._cache.by_name or name in self._cache.ends]:
+            self.forget(name)
 
     def _as_created(self, made: UnseenPod) -> Observed:
         node = self._cache.views().get(made.plan.node)
