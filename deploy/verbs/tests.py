@@ -111,7 +111,7 @@ def attack() -> int:
 def conformance() -> int:
     """Plays the conformance suite of the cluster agent on one back end; BACKEND=local, fake, apiserver or node."""
     setup()
-    become([PYTHON, "-m", "tests.conformance.run", f"--backend={os.environ.get('BACKEND', 'fake')}"])
+    become([PYTHON, "-m", "tests.conformance", f"--backend={os.environ.get('BACKEND', 'fake')}"])
 
 
 def test_node() -> int:

@@ -33,10 +33,11 @@ from tests.support.agents import AgentProcess
 from tests.support.fake_api_server import FakeApiServer, api_server
 from tests.support.kubernetes import SCHEDULER, TOKEN, cluster, scheduler
 
-AT_ONCE: Final = 24
-ALONE_AT_ONCE: Final = 10  # the next agent of a killed one waits for its Lease most of the time
-ON_REAL_NODES: Final = (8, 5)  # the same, where every container is a real one
+AT_ONCE: Final = {"local": (24, 10), "fake": (32, 24), "apiserver": (24, 10), "node": (8, 5)}
+"""By the back end: how many cases share an agent at the same time, and how many have one of their own. On the fake one
+most of the time is spent on waits, such as for the Lease of a killed agent; elsewhere a server or a kubelet is busy."""
 CASE_SECONDS: Final = 150.0
+FORKED: Final = ("fake", "apiserver")
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,8 @@ class Stages:
             side = await sides.enter_async_context(bus(bootstrap, name))
 
             def agent_in(folder: Path) -> AgentProcess:
-                agent = AgentProcess(folder, bootstrap)
+                # Containers and processes of replicas are real on the other two: there the agent is started as it is.
+                agent = AgentProcess(folder, bootstrap, forked=self._backend in FORKED)
                 stack.push_async_callback(asyncio.to_thread, agent.stop)
                 return agent
 
@@ -199,8 +201,8 @@ async def play(backend: str, kafka: str, chosen: Mapping[str, Case]) -> dict[str
                 if name not in playable:
                     lacking = sorted(str(needed) for needed in each.needs - stages.capabilities)
                     outcomes[name] = Outcome(name, missing=tuple(lacking))
-            at_once, alone_at_once = ON_REAL_NODES if backend == "node" else (AT_ONCE, ALONE_AT_ONCE)
-            quiet, alone = asyncio.Semaphore(at_once), asyncio.Semaphore(alone_at_once)
+            quiet, alone = (asyncio.Semaphore(number) for number in AT_ONCE[backend])
+            longest_first = sorted(playable.values(), key=lambda each: not each.long)
 
             async def on_its_own(each: Case) -> None:
                 async with stages.stage(each.needs, own_bus=each.own_bus) as stage:
@@ -208,8 +210,8 @@ async def play(backend: str, kafka: str, chosen: Mapping[str, Case]) -> dict[str
 
             async with stages.stage() as shared:
                 await asyncio.gather(
+                    *(one(each, alone, on_its_own) for each in longest_first if each.alone),
                     *(one(each, quiet, lambda it: it.play(shared)) for each in playable.values() if not each.alone),
-                    *(one(each, alone, on_its_own) for each in playable.values() if each.alone),
                 )
             for name, first in outcomes.items():
                 if any(first.problems):

@@ -20,7 +20,8 @@ Body = Callable[..., Awaitable[None]]
 class Case:
     """One case. alone: it ends its agent or changes its epoch, and so has an agent of its own.
 
-    own_bus: it empties Kafka, and so has one of its own; it is alone, too.
+    own_bus: it empties Kafka, and so has one of its own; it is alone, too. long: it waits for half a minute and more,
+    such as for a Lease to run out, so it is begun first.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Case:
     needs: frozenset[Capability]
     alone: bool
     own_bus: bool = False
+    long: bool = False
 
     async def play(self, stage: Stage) -> None:
         """Raises AssertionError or TimeoutError where it does not hold."""
@@ -39,7 +41,7 @@ CASES: Final[dict[str, Case]] = {}
 
 
 def case(
-    *needs: Capability, given: Iterable[Any] = (), alone: bool = False, own_bus: bool = False
+    *needs: Capability, given: Iterable[Any] = (), alone: bool = False, own_bus: bool = False, long: bool = False
 ) -> Callable[[Body], Body]:
     """Registers a case; given: what it is played with, once for each. A tuple is several arguments."""
 
@@ -50,7 +52,7 @@ def case(
             name = f"{body.__name__}[{word}]" if word else body.__name__
             if name in CASES:
                 raise ValueError(f"there are two cases {name}")
-            CASES[name] = Case(name, body, value, frozenset(needs), alone or own_bus, own_bus)
+            CASES[name] = Case(name, body, value, frozenset(needs), alone or own_bus, own_bus, long)
         return body
 
     return register

@@ -32,6 +32,7 @@ from muster_cluster_agent.adapters.local.workdirs import digest_of
 from muster_cluster_agent.end import end
 from muster_kernel.ids import uuid7
 from muster_kernel.reasons import ChangeReason
+from tests.support.forked_agents import ForkedAgent
 from tests.support.identities import signed, trust_file
 
 CLUSTER = "local-t"
@@ -77,14 +78,15 @@ def free_port() -> int:
 
 @dataclass
 class AgentProcess:
-    """`python -m muster_cluster_agent` with a folder of its own."""
+    """`python -m muster_cluster_agent` with a folder of its own. forked: see forked_agents.py."""
 
     root: Path
     bootstrap: str
     submission: str = "127.0.0.1:9"
     hold: bool = False
-    process: subprocess.Popen[bytes] | None = None
+    process: subprocess.Popen[bytes] | ForkedAgent | None = None
     environment: dict[str, str] = field(default_factory=dict)
+    forked: bool = False
 
     @property
     def state(self) -> Path:
@@ -118,13 +120,15 @@ class AgentProcess:
             "MUSTER_HOLD": str(self.hold).lower(),
         }
         kept = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
-        with (self.root / "agent.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "muster_cluster_agent"],
-                env={**kept, **settings, **self.environment},
-                stdout=log,
-                stderr=log,
-            )
+        environment = {**kept, **settings, **self.environment}
+        log = self.root / "agent.log"
+        log.touch()
+        if self.forked:
+            self.process = ForkedAgent(environment, log)
+            return
+        with log.open("ab") as output:
+            command = [sys.executable, "-m", "muster_cluster_agent"]
+            self.process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
 
     def kill(self) -> None:
         """SIGKILL."""

@@ -150,7 +150,7 @@ async def a_part_of_a_claimed_device_is_refused(stage: Stage) -> None:
     assert work.reports() == []
 
 
-@case(Capability.DEVICE_CLAIMS, alone=True)
+@case(Capability.DEVICE_CLAIMS, alone=True, long=True)
 async def an_agent_that_is_killed_finds_its_claims_again(stage: Stage) -> None:
     node, uuids = await node_with_devices(stage)
     work = stage.work(programs.WAITS, runs=[on(node, uuids[0])])

@@ -12,7 +12,7 @@ from tests.conformance.stage import GONE, READY, SUCCEEDED, Stage
 HELD: Final = agent_pb2.AssignmentsHeld
 
 
-@case(given=["meanwhile", "before"], own_bus=True)
+@case(given=["meanwhile", "before"], own_bus=True, long=True)
 async def what_runs_outlives_an_emptied_bus_and_is_told_again(stage: Stage, killed: str) -> None:
     """The agent runs meanwhile, or was killed before and is started once Kafka is back."""
     lasting, deleted, over = await stage.running(), await stage.running(), stage.work(programs.ends(3))

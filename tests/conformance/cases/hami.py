@@ -143,7 +143,7 @@ async def an_annotation_of_hami_that_cannot_be_read_offers_nothing(stage: Stage)
     assert work.states()[-1] == "READY"
 
 
-@case(Capability.HAMI, alone=True)
+@case(Capability.HAMI, alone=True, long=True)
 async def an_agent_that_is_killed_knows_what_hami_gave(stage: Stage) -> None:
     node, uuids = await node_of_hami(stage)
     work = stage.work(programs.WAITS, runs=[on(node, uuids[0], portion_milli=500)])

@@ -203,7 +203,7 @@ async def a_slice_of_a_card_of_kai_is_refused(stage: Stage) -> None:
     assert work.reports() == []
 
 
-@case(Capability.KAI, alone=True)
+@case(Capability.KAI, alone=True, long=True)
 async def an_agent_that_is_killed_knows_the_cards_of_groups(stage: Stage) -> None:
     node, cards = await node_of_kai(stage)
     first, _ = await shares_a_card(stage, node, cards[0])

@@ -106,7 +106,7 @@ async def records_of_a_node_that_are_old_change_nothing(stage: Stage) -> None:
         assert await label(stage, node) == "all-1g.10gb"
 
 
-@case(Capability.LAYOUTS, alone=True)
+@case(Capability.LAYOUTS, alone=True, long=True)
 async def an_agent_that_is_killed_meanwhile_goes_on_and_answers(stage: Stage) -> None:
     node = stage.node()
     await wish(stage, node, "all-1g.10gb", 1)

@@ -108,7 +108,7 @@ async def what_an_agent_has_sent_while_it_led_is_not_done_twice(stage: Stage) ->
     await ends_well(lasting, caught)
 
 
-@case(Capability.PARTITIONS, alone=True)
+@case(Capability.PARTITIONS, alone=True, long=True)
 async def an_agent_whose_lease_is_taken_ends_and_waits_for_its_turn(stage: Stage) -> None:
     work = await stage.running()
     path, lease = await lease_of(stage)
@@ -127,7 +127,7 @@ async def an_agent_whose_lease_is_taken_ends_and_waits_for_its_turn(stage: Stage
     await ends_well(work, late)
 
 
-@case(Capability.PARTITIONS, alone=True)
+@case(Capability.PARTITIONS, alone=True, long=True)
 async def an_agent_that_is_cut_off_says_so_and_goes_on_once_it_is_back(stage: Stage) -> None:
     ends, lasts = await stage.running(), await stage.running()
     cut = cluster_of(stage).gate

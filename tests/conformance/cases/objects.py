@@ -296,7 +296,7 @@ async def what_happens_while_no_watch_stands_is_seen_by_the_next_list(stage: Sta
     await other.state(SUCCEEDED)
 
 
-@case(Capability.API_FAULTS, alone=True)
+@case(Capability.API_FAULTS, alone=True, long=True)
 async def an_api_server_that_is_silent_is_told_and_nothing_is_lost(stage: Stage) -> None:
     work = await stage.running()
     server = fake_of(stage).server

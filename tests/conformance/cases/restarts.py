@@ -157,7 +157,7 @@ async def trials_go_on_over_the_end_of_the_agent(stage: Stage) -> None:
         assert await work.starts(name) == 1
 
 
-@case(given=range(4), alone=True)
+@case(given=range(4), alone=True, long=True)
 async def killed_at_some_moment_it_neither_doubles_nor_loses(stage: Stage, seed: int) -> None:
     """The moments are drawn by the seed: while replicas are made, while they end, while they are taken away.
 
