@@ -38,6 +38,7 @@ class UnseenPods:
         self._pods: dict[str, UnseenPod] = {}
         self._names: dict[str, set[str]] = {}  # by workload: of very many pods only a few are asked for at once
         self._under_way: set[str] = set()  # replicas whose pods are being asked for now
+        cache.pod_listeners.append(lambda pod: self.forget(pod.name))
 
     def __contains__(self, name: str) -> bool:
         """Whether the pod of a replica was asked for and not seen, as far as was looked."""
@@ -77,7 +78,7 @@ class UnseenPods:
         self._pods[name] = replace(self._pods[name], unwanted=True)
 
     def forget(self, name: str) -> None:
-        """A pod is certainly not there."""
+        """A pod is seen, or is certainly not there."""
         made = self._pods.pop(name, None)
         if made is None:
             return
