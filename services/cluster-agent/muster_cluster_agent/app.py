@@ -15,6 +15,7 @@ from muster_chassis.numbers import LARGEST_EPOCH
 from muster_chassis.runtime import Runtime
 from muster_chassis.signatures import RecordVerifier
 from muster_chassis.watchdog import long_section
+from muster_cluster_agent.adapters.bus_history import BusHistory
 from muster_cluster_agent.adapters.file_reader import KUBERNETES_BACKEND, backend_named
 from muster_cluster_agent.adapters.local.parts import open_local
 from muster_cluster_agent.adapters.reports import KafkaReporter
@@ -38,7 +39,8 @@ async def compose(runtime: Runtime, settings: AgentSettings) -> None:
     backend, state, cluster = parts.backend, parts.state, parts.cluster
     for name, task in parts.eternal.items():
         runtime.eternal(name, task)
-    bus = Bus(settings.broker, client=f"agent-{cluster}", identity=state, health=runtime.health)
+    history = BusHistory(state, lambda: agent.epoch)
+    bus = Bus(settings.broker, client=f"agent-{cluster}", identity=history, health=runtime.health)
     runtime.close_last(bus.close)
     reporter = KafkaReporter(bus, cluster, state.instance, state.start, backend.observed_at)
     settings.submission.warn()
@@ -52,6 +54,7 @@ async def compose(runtime: Runtime, settings: AgentSettings) -> None:
         epoch=kept_epoch(state),
         workers=parts.workers,
     )
+    agent.least_epoch = lambda: history.least_epoch
     await agent.adopt()
 
     async def keep_usage(until: float) -> None:

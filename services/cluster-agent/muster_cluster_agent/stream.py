@@ -244,8 +244,8 @@ class Assignments:
         if self._refused >= _DEAF:
             self._bus.health.bad(
                 "assignments",
-                f"the last {self._refused} were not obeyed: the newest has epoch {value.epoch}, this agent has seen "
-                f"{self._agent.epoch}; or they name another agent (`muster clusters adopt`)",
+                f"the last {self._refused} were not obeyed: the newest has epoch {value.epoch}, this agent obeys from "
+                f"{self._agent.first_epoch} on; or they name another agent (`muster clusters adopt`)",
             )
         if self._refused == _DEAF:
             await self._agent.tell_state()

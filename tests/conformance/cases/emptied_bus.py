@@ -13,6 +13,28 @@ HELD: Final = agent_pb2.AssignmentsHeld
 
 
 @case(given=["meanwhile", "before"], own_bus=True, long=True)
+async def what_was_over_is_not_started_by_the_past_of_an_emptied_bus(stage: Stage, killed: str) -> None:
+    """The relay writes all records again in their order: an assignment comes before the tombstone that ended it."""
+    over = stage.work(programs.ends(0))
+    assigned = await over.assign()
+    await over.state(GONE)
+    await over.release()
+    await over.nothing_left()
+    if killed == "before":
+        await stage.kill()
+    await stage.empty_bus()
+    await stage.bus.assign(assigned)
+    if killed == "before":
+        await stage.up()
+    stage.bus.epoch = 2
+    await stage.passed()  # the agent has read the assignment of before, and done what was written after it
+    assert over.states() == []
+    await stage.bus.release(over.id)
+    await over.nothing_left()
+    assert await over.starts() == 1
+
+
+@case(given=["meanwhile", "before"], own_bus=True, long=True)
 async def what_runs_outlives_an_emptied_bus_and_is_told_again(stage: Stage, killed: str) -> None:
     """The agent runs meanwhile, or was killed before and is started once Kafka is back."""
     lasting, deleted, over = await stage.running(), await stage.running(), stage.work(programs.ends(3))

@@ -90,6 +90,8 @@ class Agent:
         self._hold = hold
         self._clock = clock
         self._workers = workers
+        self.least_epoch: Callable[[], int] = lambda: 0
+        """The first epoch that counts on this Kafka. An emptied one gets the past again before the present."""
         self.epoch = epoch
         self.agenda = Agenda()
         self.telling = Telling(backend, reporter, self.agenda)
@@ -99,11 +101,16 @@ class Agent:
 
     # ------------------------------------------------------------------------------------------- what comes in
 
+    @property
+    def first_epoch(self) -> int:
+        """The first epoch that is obeyed."""
+        return max(self.epoch, self.least_epoch())
+
     def take(self, record: Assignment | Release, traceparent: str | None = None) -> Taken:
         """A record of the assignments topic, in its order."""
-        if record.epoch < self.epoch:
+        if record.epoch < self.first_epoch:
             say = log.info if self.agenda.held_up else log.warning  # while reading up, old records are what is expected
-            say("older_epoch_ignored", workload_id=record.workload_id, epoch=record.epoch, highest=self.epoch)
+            say("older_epoch_ignored", workload_id=record.workload_id, epoch=record.epoch, first=self.first_epoch)
             return Taken.REFUSED
         self.epoch = record.epoch
         if isinstance(record, Assignment) and record.instance not in {"", self._instance}:
@@ -128,8 +135,8 @@ class Agent:
 
     def take_wish(self, record: NodeWish | WishEnd) -> Taken:
         """A node's record of the assignments topic, in its order."""
-        if record.epoch < self.epoch:
-            log.info("older_epoch_ignored", node=record.node, epoch=record.epoch, highest=self.epoch)
+        if record.epoch < self.first_epoch:
+            log.info("older_epoch_ignored", node=record.node, epoch=record.epoch, first=self.first_epoch)
             return Taken.REFUSED
         self.epoch = record.epoch
         if isinstance(record, NodeWish) and record.instance not in {"", self._instance}:
