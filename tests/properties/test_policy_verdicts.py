@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from muster_language import WorkloadSpec, check_effective, check_layer, warnings_of
 from muster_language.naming import REST
-from muster_policy.domain.document import parse
-from muster_policy.domain.judging import Admitted, Context, Rejected, judge
+from muster_policy_engine.documents.document import parse
+from muster_policy_engine.judging.judge import Admitted, Context, Rejected, judge
 from tests.support.layers import specs
 
 POLICY = parse("""

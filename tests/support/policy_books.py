@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from muster.events.v1.submission_pb2 import WorkloadSubmitted
 from muster_chassis.unit import Unit
-from muster_policy.domain.judging import Verdict
-from muster_policy.domain.policy import Policy
+from muster_policy_engine.judging.judge import Verdict
+from muster_policy_engine.policy import Policy
 from muster_policy.ports import Key, Project, Submission, Told
 
 

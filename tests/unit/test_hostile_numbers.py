@@ -32,7 +32,7 @@ from muster_kernel import numbers, quantities
 from muster_language import Kind, Row, catalogue, check_layer, read
 from muster_language.rest.bodies import read_body
 from muster_language.spec import WorkloadSpec
-from muster_policy.domain.document import BadDocument, parse
+from muster_policy_engine.documents.document import BadDocument, parse
 from muster_submission.domain import cloudevents, filtering
 from muster_submission.rest import bodies
 from muster_submission.rest.errors import BadBody

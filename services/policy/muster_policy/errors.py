@@ -9,7 +9,7 @@ ServiceError    (chassis) answers of PoliciesService
 from __future__ import annotations
 
 from muster_chassis.errors import InvalidArgument, Unavailable
-from muster_policy.domain.document import BadDocument
+from muster_policy_engine.documents.document import BadDocument
 
 __all__ = ["BadDocument", "InvalidArgument", "NotHeardYet"]
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from muster_chassis.unit import Unit
 from muster_policy.domain.bench import Bench
-from muster_policy.domain.judging import Context, Verdict
+from muster_policy_engine.judging.judge import Context, Verdict
 from muster_policy.errors import NotHeardYet
 from muster_policy.ports import Books, Herald, Project, Submission, Told
 

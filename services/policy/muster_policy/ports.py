@@ -12,8 +12,8 @@ from typing import Protocol
 from muster.events.v1.submission_pb2 import WorkloadSubmitted
 from muster.workload.v1.workload_pb2 import ORIGIN_REST
 from muster_chassis.unit import Unit
-from muster_policy.domain.judging import Verdict
-from muster_policy.domain.policy import Policy
+from muster_policy_engine.judging.judge import Verdict
+from muster_policy_engine.policy import Policy
 
 Key = tuple[str, int]
 """A workload's id and the generation of its spec."""

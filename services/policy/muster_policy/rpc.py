@@ -12,8 +12,8 @@ from muster_chassis.errors import Violation
 from muster_chassis.rpc import Service, service
 from muster_policy.adapters.herald import admitted, rejected
 from muster_policy.domain.bench import Bench
-from muster_policy.domain.judging import Admitted, Verdict
-from muster_policy.domain.policy import NO_POLICY
+from muster_policy_engine.judging.judge import Admitted, Verdict
+from muster_policy_engine.policy import NO_POLICY
 from muster_policy.errors import InvalidArgument
 from muster_policy.handlers import Handlers
 from muster_policy.ports import Submission

@@ -7,8 +7,8 @@ from decimal import Decimal
 import pytest
 
 from muster_language import Kind
-from muster_policy.domain.document import BadDocument, parse
-from muster_policy.domain.policy import NO_POLICY, Options, Rules
+from muster_policy_engine.documents.document import BadDocument, parse
+from muster_policy_engine.policy import NO_POLICY, Options, Rules
 
 DOCUMENT = """
 name: house

@@ -8,8 +8,8 @@ from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from muster_policy.adapters.herald import admitted
 from muster_policy.domain.bench import Bench
-from muster_policy.domain.judging import Admitted, Rejected
-from muster_policy.domain.policy import NO_POLICY
+from muster_policy_engine.judging.judge import Admitted, Rejected
+from muster_policy_engine.policy import NO_POLICY
 from muster_policy.errors import NotHeardYet
 from muster_policy.handlers import Batch, Handlers
 from muster_policy.ports import Project

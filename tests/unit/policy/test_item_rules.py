@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from muster_language import LayerName, WorkloadSpec
-from muster_policy.domain.document import parse
-from muster_policy.domain.judging import Admitted, Context, Rejected, judge
-from muster_policy.domain.places import places
+from muster_policy_engine.documents.document import parse
+from muster_policy_engine.judging.judge import Admitted, Context, Rejected, judge
+from muster_policy_engine.places import places
 from tests.support.tables import in_policies
 
 

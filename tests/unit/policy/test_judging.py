@@ -8,9 +8,9 @@ import pytest
 
 from muster_language import LayerName, WorkloadSpec
 from muster_policy.domain.bench import Bench
-from muster_policy.domain.document import parse
-from muster_policy.domain.judging import Admitted, Context, Rejected, judge
-from muster_policy.domain.policy import NO_POLICY, Policy
+from muster_policy_engine.documents.document import parse
+from muster_policy_engine.judging.judge import Admitted, Context, Rejected, judge
+from muster_policy_engine.policy import NO_POLICY, Policy
 
 
 def spec(kind: int = 2, **fields: Any) -> WorkloadSpec:

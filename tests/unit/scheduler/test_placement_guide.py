@@ -24,8 +24,8 @@ from muster_cluster_agent.adapters.records import Records
 from muster_cluster_agent.domain.fleet import Fleet as Declared
 from muster_cluster_agent.ports import InventoryReport
 from muster_kernel.quantities import GPU
-from muster_policy.domain.judging import Admitted, Context, judge
-from muster_policy.domain.policy import Policy
+from muster_policy_engine.judging.judge import Admitted, Context, judge
+from muster_policy_engine.policy import Policy
 from muster_scheduler import stream
 from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.explain import explain

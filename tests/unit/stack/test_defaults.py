@@ -7,7 +7,7 @@ from importlib import resources
 import pytest
 
 from muster_cluster_agent.adapters.local.cluster_file import parse
-from muster_policy.domain import document
+from muster_policy_engine.documents import document
 from muster_stack.clusters import DEFAULTS
 
 _DEFAULTS = resources.files("muster_stack") / "defaults"

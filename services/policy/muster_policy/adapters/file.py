@@ -11,8 +11,8 @@ from typing import Final
 
 from muster_chassis import logs, metrics
 from muster_policy.domain.bench import Bench
-from muster_policy.domain.document import BadDocument, parse
-from muster_policy.domain.policy import Policy
+from muster_policy_engine.documents.document import BadDocument, parse
+from muster_policy_engine.policy import Policy
 
 _log = logs.get(__name__)
 _INTERVAL: Final = 1.0

@@ -10,8 +10,8 @@ from muster.events.v1.policy_pb2 import WorkloadAdmitted, WorkloadRejected
 from muster.policy.v1.policy_pb2 import ComplianceIssue, PolicyRef, Source
 from muster_chassis.topics import ADMISSIONS
 from muster_chassis.unit import Unit
-from muster_policy.domain.judging import Admitted, Rejected, Verdict
-from muster_policy.domain.policy import NO_POLICY, Policy
+from muster_policy_engine.judging.judge import Admitted, Rejected, Verdict
+from muster_policy_engine.policy import NO_POLICY, Policy
 from muster_policy.ports import Key, Submission, Told
 
 _TYPES: Final[dict[str, type[Message]]] = {

@@ -12,8 +12,8 @@ from collections import OrderedDict
 from typing import Final
 
 from muster_language import WorkloadSpec
-from muster_policy.domain.judging import Context, Verdict, judge
-from muster_policy.domain.policy import NO_POLICY, Policy
+from muster_policy_engine.judging.judge import Context, Verdict, judge
+from muster_policy_engine.policy import NO_POLICY, Policy
 
 REMEMBERED: Final = 2_000
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from decimal import Decimal
 
 from muster_language import Kind, WorkloadSpec
-from muster_policy.domain.places import Place
+from muster_policy_engine.places import Place
 
 Comparable = Decimal | int
 """What bounds compare: bytes, thousandths of a core, or the plain number."""

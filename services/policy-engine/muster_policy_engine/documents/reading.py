@@ -19,7 +19,7 @@ from muster_language.catalogue import value_types as of
 from muster_language.checks.bounds import refusal
 from muster_language.documents.nodes import Mapping, Node, Scalar, Sequence
 from muster_language.values import Refused, shown, typed
-from muster_policy.domain.policy import Bound, Options
+from muster_policy_engine.policy import Bound, Options
 
 
 @dataclass(slots=True)

@@ -11,10 +11,10 @@ from typing import Any
 
 from muster_language import Cleared, Merged
 from muster_language.merging.layers import POLICIES
-from muster_policy.domain.bounds import Found, changed, unsaid, within
-from muster_policy.domain.items import instances, members
-from muster_policy.domain.policy import Policy, Ruled, Section
-from muster_policy.domain.views import View, value_of, views
+from muster_policy_engine.judging.bounds import Found, changed, unsaid, within
+from muster_policy_engine.judging.items import instances, members
+from muster_policy_engine.policy import Policy, Ruled, Section
+from muster_policy_engine.judging.views import View, value_of, views
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,8 @@ from muster_language import (
 )
 from muster_language.merging.roles import complete_master
 from muster_language.spec import kind_of
-from muster_policy.domain.policy import Policy
-from muster_policy.domain.rules import Objection, objections
+from muster_policy_engine.policy import Policy
+from muster_policy_engine.judging.rules import Objection, objections
 
 DEFAULT_POOL: Final = "default"
 

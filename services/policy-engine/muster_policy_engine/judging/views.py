@@ -17,8 +17,8 @@ from muster_language.labels import label_of
 from muster_language.merging.layers import USERS
 from muster_language.merging.overlay import given
 from muster_language.merging.roles import complete_master
-from muster_policy.domain.places import Place, Side
-from muster_policy.domain.policy import Section
+from muster_policy_engine.places import Place, Side
+from muster_policy_engine.policy import Section
 
 _MASTER: Final = "masterSpec."
 

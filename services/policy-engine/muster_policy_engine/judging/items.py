@@ -10,10 +10,10 @@ from typing import Any
 
 from muster_language import Cleared, Row
 from muster_language.merging.layers import POLICIES
-from muster_policy.domain.bounds import Against, Found, changed, unsaid, within
-from muster_policy.domain.places import Place
-from muster_policy.domain.policy import Ruled
-from muster_policy.domain.views import View, value_of
+from muster_policy_engine.judging.bounds import Against, Found, changed, unsaid, within
+from muster_policy_engine.places import Place
+from muster_policy_engine.policy import Ruled
+from muster_policy_engine.judging.views import View, value_of
 
 
 def instances(view: View, ruled: Ruled, cleared: list[Cleared]) -> Found:

@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 from muster_language import Row
 from muster_language.catalogue import value_types as of
 from muster_language.checks.bounds import refusal
-from muster_policy.domain.policy import Rules
-from muster_policy.domain.reading import comparable
+from muster_policy_engine.policy import Rules
+from muster_policy_engine.documents.reading import comparable
 
 _MASK: Final = "***"
 

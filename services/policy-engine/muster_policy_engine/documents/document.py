@@ -17,10 +17,10 @@ from muster_language import Kind, Layer, LayerName, Violation, WorkloadSpec, com
 from muster_language.catalogue import nearest
 from muster_language.documents.loading import load
 from muster_language.documents.nodes import Mapping, Node, Scalar
-from muster_policy.domain.defaults import Default, default
-from muster_policy.domain.places import Place, places
-from muster_policy.domain.policy import Policy, Ruled, Rules, Section
-from muster_policy.domain.reading import NodeReader, join
+from muster_policy_engine.documents.defaults import Default, default
+from muster_policy_engine.places import Place, places
+from muster_policy_engine.policy import Policy, Ruled, Rules, Section
+from muster_policy_engine.documents.reading import NodeReader, join
 
 _KINDS: Final = {kind.word: kind for kind in Kind}
 _BLOCKS: Final = ("defaults", "rules")

@@ -16,8 +16,8 @@ from muster_language.catalogue import value_types as of
 from muster_language.documents.nodes import Node, Sequence
 from muster_language.labels import label_of, members_of
 from muster_language.spec import set_kind
-from muster_policy.domain.places import Place
-from muster_policy.domain.reading import NodeReader
+from muster_policy_engine.places import Place
+from muster_policy_engine.documents.reading import NodeReader
 
 Fill = Callable[[WorkloadSpec], None]
 

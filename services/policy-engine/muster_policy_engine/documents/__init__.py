@@ -1,0 +1,1 @@
+"""The text of a policy document into a policy."""

@@ -1,0 +1,1 @@
+"""The verdict about a submission."""
