@@ -1,7 +1,7 @@
 """The places that a policy can speak about: fields, members of objects and items, and which items there may be.
 
-Derived from the catalogue once; read by the document's reader and by the rules. A distributed workload has each place
-up to three times: for its workers (`worker.image`), its master (`master.image`), and for both (`image`).
+Derived from the catalogue once; read by the documents' reader and by the rules. A distributed workload has each place
+twice: for its workers (`worker.image`) and, where the field is one of a role, for its master (`master.image`).
 Holds: two places of one kind of workload never have one path.
 """
 
@@ -18,14 +18,13 @@ from muster_language import Kind, Row, WorkloadSpec, catalogue
 from muster_language.catalogue import PolicyPath
 from muster_language.catalogue import value_types as of
 
-GANG: Final = frozenset({Kind.DISTRIBUTED})
 _FIRST_PORT: Final = "servingPort."
 
 
 class Side(StrEnum):
     """Whose fields a path means in a gang; the words are those of the path."""
 
-    BOTH = ""
+    ALL = ""
     WORKER = "worker."
     MASTER = "master."
 
@@ -40,7 +39,7 @@ class Place:
     rules: frozenset[str]
     kinds: frozenset[Kind]
     defaultable: bool
-    side: Side = Side.BOTH
+    side: Side = Side.ALL
 
     @property
     def value(self) -> Row:
@@ -53,9 +52,14 @@ class Place:
         return self.row.type == of.ITEMIZED
 
     @property
+    def instances(self) -> bool:
+        """Whether it says which items there may be."""
+        return self.itemized and self.member is None
+
+    @property
     def first_only(self) -> bool:
         """Whether it means the first item alone: REST calls the first port of a service its servingPort."""
-        return self.path.startswith(_FIRST_PORT)
+        return self.path.removeprefix(self.side).startswith(_FIRST_PORT)
 
     def target(self, spec: WorkloadSpec) -> Any:
         """Where a default for the place is written: the spec, or its master's."""
@@ -63,9 +67,9 @@ class Place:
 
 
 @cache
-def places() -> Mapping[str, Place]:
-    """Every path that a policy can say."""
-    return MappingProxyType({place.path: place for place in _all()})
+def places(kind: Kind) -> Mapping[str, Place]:
+    """Every path that a policy of the kind can say."""
+    return MappingProxyType({place.path: place for place in _all() if kind in place.kinds})
 
 
 def _all() -> Iterator[Place]:
@@ -79,8 +83,11 @@ def _all() -> Iterator[Place]:
 def _sides(row: Row, member: Row | None, where: PolicyPath) -> Iterator[Place]:
     # A default for the first port alone would have to know whether another layer gives one.
     defaultable = where.defaultable and not where.path.startswith(_FIRST_PORT)
-    yield Place(where.path, row, member, where.rules, where.kinds, defaultable)
+    alone = where.kinds - {Kind.DISTRIBUTED}
+    if alone:
+        yield Place(where.path, row, member, where.all_rules, alone, defaultable)
     if Kind.DISTRIBUTED not in where.kinds:
         return
     for side in (Side.WORKER, Side.MASTER) if row.for_roles else (Side.WORKER,):
-        yield Place(f"{side}{where.path}", row, member, where.rules, GANG, defaultable, side)
+        kinds = frozenset({Kind.DISTRIBUTED})
+        yield Place(f"{side}{where.path}", row, member, where.all_rules, kinds, defaultable, side)

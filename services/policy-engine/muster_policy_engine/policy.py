@@ -1,6 +1,6 @@
-"""A policy as a value: defaults, attributes and rules per kind of workload.
+"""Policies as values: what a document says about one kind of workload at one scope.
 
-Made by `document.parse`, read by `judging.judge`.
+Made by `documents`, laid together by `composing`, read by `judging`.
 Holds: every path is a place of the catalogue, every rule one that the place takes, every value typed by its row.
 """
 
@@ -9,12 +9,46 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any, Final
 
-from muster_language import Kind, WorkloadSpec
+from muster_language import Kind, Row
 from muster_policy_engine.places import Place
 
 Comparable = Decimal | int
 """What bounds compare: bytes, thousandths of a core, or the plain number."""
+
+
+class Level(StrEnum):
+    """The levels at which a policy can stand, the highest first."""
+
+    TENANT = "tenant"
+    CLUSTER = "cluster"
+    DEPARTMENT = "department"
+    PROJECT = "project"
+
+
+LEVELS: Final = tuple(Level)
+
+
+class Dialect(StrEnum):
+    """The two languages in which policies are written: the CRDs of v1, and `kind: Policy`."""
+
+    V1 = "v1"
+    V2 = "v2"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where a policy stands. unit: the name of the cluster, department or project; empty for the tenant."""
+
+    level: Level = Level.TENANT
+    unit: str = ""
+
+    def __str__(self) -> str:
+        """`tenant`, or `department research`."""
+        return f"{self.level} {self.unit}" if self.unit else str(self.level)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +61,33 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The only values allowed, as they are typed and as the document wrote them."""
+    """The only values allowed: as they are typed, as the document wrote them, and as consoles show them."""
 
     values: tuple[str | int | bool, ...]
     texts: tuple[str, ...]
+    displayed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultFrom:
+    """A default that is worked out from another field.
+
+    source: where the other value is; a member of the same item where the target is one. factor: base units of the
+    target for each base unit of the source. text: the factor as the document wrote it.
+    """
+
+    source: Place
+    factor: Fraction
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules of one place. None: the document does not say."""
+    """The rules of one place. None: the document does not say.
+
+    locked, kept, fixed: labels of items that may be neither changed nor taken out, that may not be taken out, that may
+    not be changed. The last two are v1's.
+    """
 
     required: bool | None = None
     can_edit: bool | None = None
@@ -45,11 +97,25 @@ class Rules:
     options: Options | None = None
     can_add: bool | None = None
     locked: tuple[str, ...] | None = None
+    kept: tuple[str, ...] | None = None
+    fixed: tuple[str, ...] | None = None
+    default_from: DefaultFrom | None = None
+    blocked: bool | None = None
 
-    def over(self, low: Rules) -> Rules:
-        """These rules where they say something, else those of `low`."""
-        said = {each.name: getattr(self, each.name) for each in fields(self)}
-        return Rules(**{name: getattr(low, name) if value is None else value for name, value in said.items()})
+    @property
+    def said(self) -> tuple[str, ...]:
+        """The names of the rules that the document gives."""
+        return tuple(each.name for each in fields(self) if getattr(self, each.name) is not None)
+
+    @property
+    def closed(self) -> bool:
+        """Whether no layer above may set the value, a lower policy's default included."""
+        return self.can_edit is False or bool(self.blocked)
+
+    @property
+    def closed_labels(self) -> frozenset[str]:
+        """The labels of items that no layer above may change."""
+        return frozenset((*(self.locked or ()), *(self.fixed or ())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,38 +127,70 @@ class Ruled:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
-    """What a policy says about one kind.
+class Default:
+    """One default: a value, or one item.
 
-    attributes: one item a field, whose members every item gets that does not say them. baseline: what a workload that
-    says nothing has of it, against which changes are seen.
+    value: typed by the place's row; None for an item. label, members: of an item, with None as the member that is its
+    label. excluded: the item of a higher policy goes.
     """
 
-    defaults: WorkloadSpec
-    attributes: WorkloadSpec
-    baseline: WorkloadSpec
-    rules: tuple[Ruled, ...] = ()
+    place: Place
+    value: Any = None
+    label: str = ""
+    members: tuple[tuple[Row | None, Any], ...] = ()
+    excluded: bool = False
+
+    @property
+    def attribute(self) -> bool:
+        """Whether it is a member that every item gets that does not say it."""
+        return self.place.itemized and self.place.member is not None
 
 
-def nothing() -> Section:
-    """The section of a policy that does not name the kind."""
-    return Section(WorkloadSpec(), WorkloadSpec(), WorkloadSpec())
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """Paths that policies at lower levels may not write, nor anything below them."""
+
+    rules: tuple[str, ...] = ()
+    defaults: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What a policy says. rules: by the path of their place. imposed: assets, kept and not yet in effect."""
+
+    defaults: tuple[Default, ...] = ()
+    rules: Mapping[str, Ruled] = field(default_factory=dict)
+    reserved: Reserved = Reserved()
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """One document. `version`: a digest of its text; `text`: the document as it was written."""
+    """A policy as it stands at a scope. id, version: the store's; empty and 0 for one that was never written."""
 
-    name: str
-    version: str
-    text: str = ""
-    scope: str = "tenant"
-    sections: Mapping[Kind, Section] = field(default_factory=dict)
+    kind: Kind
+    scope: Scope
+    body: Body
+    name: str = ""
+    dialect: Dialect = Dialect.V2
+    id: str = ""
+    version: int = 0
 
-    def section(self, kind: Kind) -> Section:
-        """What it says about a kind; nothing where it does not name it."""
-        return self.sections.get(kind) or nothing()
+    @property
+    def key(self) -> tuple[Kind, Scope]:
+        """There is one policy for each."""
+        return self.kind, self.scope
 
 
-NO_POLICY = Policy(name="none", version="none")
-"""The policy where no file is named: no defaults, no rules."""
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A project's place: the names of its cluster, its department and itself; empty: none."""
+
+    cluster: str = ""
+    department: str = ""
+    project: str = ""
+
+    def scopes(self) -> tuple[Scope, ...]:
+        """The scopes of the branch, the highest first."""
+        units = (self.cluster, self.department, self.project)
+        below = (Scope(level, unit) for level, unit in zip(LEVELS[1:], units, strict=True) if unit)
+        return (Scope(), *below)

@@ -46,6 +46,11 @@ class PolicyPath:
     kinds: frozenset[Kind]
     defaultable: bool
 
+    @property
+    def all_rules(self) -> frozenset[str]:
+        """Beside those of 2.18: `blocked` everywhere, and `defaultFrom` (2.24) where amounts have bounds."""
+        return self.rules | {"blocked"} | ({"defaultFrom"} if "min" in self.rules else frozenset())
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:

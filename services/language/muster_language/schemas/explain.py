@@ -224,7 +224,7 @@ def facts(row: Row) -> list[tuple[str, str]]:
         ("Required", "yes" if row.mandatory else ""),
         ("Secret", "stored encrypted, shown as ***" if row.sensitive else ""),
         ("Changes", "taken by an inference service while it runs" if row.mutable else ""),
-        ("Policy", "; ".join(f"{each.path}: {', '.join(sorted(each.rules))}" for each in row.policy)),
+        ("Policy", "; ".join(f"{each.path}: {', '.join(sorted(each.all_rules))}" for each in row.policy)),
         ("Refused", row.refused),
         ("Only in", row.only),
         ("Decided", row.note),

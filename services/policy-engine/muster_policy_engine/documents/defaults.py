@@ -1,73 +1,71 @@
-"""The defaults of a policy document: each one a step that fills a spec, tried on an empty one when it is read.
+"""The defaults of a document: nodes into values, each tried on an empty spec; and defaults laid into a spec.
 
-Used by the document's reader.
+Used by the reader of a policy's body, and by composing.
 Holds: a default that would be refused in a workload is refused here, at its line, and not at each use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
 
 from muster_language import Row, WorkloadSpec, check_layer
 from muster_language.catalogue import value_types as of
-from muster_language.documents.nodes import Node, Sequence
+from muster_language.documents.nodes import Mapping, Node, Scalar, Sequence, entry
 from muster_language.labels import label_of, members_of
 from muster_language.spec import set_kind
-from muster_policy_engine.places import Place
 from muster_policy_engine.documents.reading import NodeReader
+from muster_policy_engine.places import Place
+from muster_policy_engine.policy import Default
 
-Fill = Callable[[WorkloadSpec], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Default:
-    """One default; `attribute`: it goes into the section's attributes, not into its defaults."""
-
-    place: Place
-    fill: Fill
-    attribute: bool = False
+_EXCLUDE: Final = "exclude"
 
 
-def default(reader: NodeReader, place: Place, node: Node, path: str) -> Default | None:
-    """The default that a node says for a place; None where it says none that could be taken."""
-    fill: Fill | None = None
-    if place.itemized and place.member is None:
-        fill = _items(reader, place, node, path)
-    else:
-        value = reader.scalar(place.value, node, path)
-        if value is not None:
-            fill = partial(_member if place.member is not None else _field, place, value)
-    if fill is None:
-        return None
-    said = Default(place, fill, attribute=place.itemized and place.member is not None)
-    if not said.attribute:
-        _try(reader, said, node, path)
-    return said
+def defaults(reader: NodeReader, place: Place, node: Node, path: str) -> Iterator[Default]:
+    """The defaults that a node says for a place: one value, or an item each. What is wrong is said to the reader."""
+    if isinstance(node, Scalar) and node.null:
+        return
+    if place.instances:
+        yield from _items(reader, place, node, path)
+        return
+    value = reader.scalar(place.value, node, path)
+    if value is not None:
+        yield from _tried(reader, Default(place, value), node, path)
 
 
-def _try(reader: NodeReader, said: Default, node: Node, path: str) -> None:
+def lay(given: Iterable[Default]) -> tuple[WorkloadSpec, WorkloadSpec]:
+    """The defaults as a layer: the spec, and the attributes, which have one item a field."""
+    spec, attributes = WorkloadSpec(), WorkloadSpec()
+    for each in given:
+        _fill(each, attributes if each.attribute else spec)
+    return spec, attributes
+
+
+def _tried(reader: NodeReader, said: Default, node: Node, path: str) -> Iterator[Default]:
+    if said.attribute or said.excluded:
+        yield said
+        return
     spec = WorkloadSpec()
-    set_kind(spec, min(said.place.kinds & said.place.row.kinds))
-    said.fill(spec)
-    for each in check_layer(spec):
+    set_kind(spec, min(said.place.kinds))
+    _fill(said, spec)
+    found = check_layer(spec)
+    for each in found:
         reader.say(path, node, each.message, each.allowed)
+    if not found:
+        yield said
 
 
-def _field(place: Place, value: Any, spec: WorkloadSpec) -> None:
-    _put(place.row, place.target(spec), value)
-
-
-def _member(place: Place, value: Any, spec: WorkloadSpec) -> None:
-    """A member of an object, or of the one item that stands for all."""
-    if place.member is None:
-        raise ValueError(f"{place.path} has no member")
-    target = getattr(place.target(spec), place.row.name)
-    if place.itemized:
-        target = target[0] if len(target) else target.add()
-    _put(place.member, target, value)
+def _fill(said: Default, spec: WorkloadSpec) -> None:
+    place, target = said.place, said.place.target(spec)
+    if place.instances:
+        _add(said, getattr(target, place.row.name))
+    elif place.member is None:
+        _put(place.row, target, said.value)
+    else:
+        inner = getattr(target, place.row.name)
+        if place.itemized:  # one item stands for all
+            inner = inner[0] if len(inner) else inner.add()
+        _put(place.member, inner, said.value)
 
 
 def _put(row: Row, target: Any, value: Any) -> None:
@@ -79,42 +77,68 @@ def _put(row: Row, target: Any, value: Any) -> None:
         setattr(target, row.name, value)
 
 
-def _items(reader: NodeReader, place: Place, node: Node, path: str) -> Fill | None:
+def _add(said: Default, items: Any) -> None:
+    item = type(items.add())()
+    del items[-1]
+    for member, value in said.members:
+        if member is not None:
+            _put(member, item, value)
+    item.label = said.label
+    item.deleted = said.excluded
+    known = next((each for each in items if each.label == said.label), None)
+    (items.add() if known is None else known).CopyFrom(item)
+
+
+def _items(reader: NodeReader, place: Place, node: Node, path: str) -> Iterator[Default]:
     """`[{name: A, value: b}]`, by REST names; the label is what REST calls the item."""
     if not isinstance(node, Sequence):
         reader.say(path, node, "a list of items belongs here", "[{name: ..}]")
-        return None
-    items = [_item(reader, place.row, item, f"{path}.{index}") for index, item in enumerate(node.items)]
-    return partial(_add, place, [item for item in items if item])
+        return
+    for index, each in enumerate(node.items):
+        here = f"{path}.{index}"
+        before = len(reader.found)
+        said = _item(reader, place, each, here)
+        if len(reader.found) == before:
+            yield from _tried(reader, said, each, here)
 
 
-def _item(reader: NodeReader, row: Row, node: Node, path: str) -> list[tuple[Row | None, Any]]:
-    """The members that an item says; None stands for its label."""
+def _item(reader: NodeReader, place: Place, node: Node, path: str) -> Default:
+    row = place.row
     members = {member.rest: member for member in members_of(row) if member.rest}
-    label = next((each.rest for each in row.inside if each.name == "label" and each.rest), "name")
-    item: list[tuple[Row | None, Any]] = []
-    known = [label, *(name for name in members if name != label)]
+    label = label_word(row)
+    said: list[tuple[Row | None, Any]] = []
+    known = [label, *(name for name in members if name != label), _EXCLUDE]
+    excluded = False
     for key, value in reader.entries(node, path, known):
-        if key == label and label not in members:
-            text = reader.word(value, f"{path}.{key}")
-            item += [(None, text)] if text else []
-            continue
-        read = reader.scalar(members[key], value, f"{path}.{key}")
-        item += [(members[key], read)] if read is not None else []
-    return item
+        here = f"{path}.{key}"
+        if key == _EXCLUDE:
+            excluded = reader.flag(value, here) or False
+        elif key == label and label not in members:
+            text = reader.word(value, here)
+            said += [(None, text)] if text else []
+        elif not (isinstance(value, Scalar) and value.null):
+            read = reader.scalar(members[key], value, here)
+            said += [(members[key], read)] if read is not None else []
+    made = Default(place, members=tuple(said), excluded=excluded)
+    labelled = _labelled(made)
+    if not labelled.label:
+        reader.say(path, node, "the item has no label", f"{label}: TEXT")
+    if excluded and isinstance(node, Mapping) and any(entry(node, name) for name in members if name != label):
+        reader.say(path, node, "an excluded item says nothing else", f"{{{label}: .., {_EXCLUDE}: true}}")
+    return labelled
 
 
-def _add(place: Place, items: list[list[tuple[Row | None, Any]]], spec: WorkloadSpec) -> None:
-    target = getattr(place.target(spec), place.row.name)
-    for members in items:
-        added = target.add()
-        for member, value in members:
-            if member is None:
-                added.label = value
-            else:
-                _put(member, added, value)
-        added.label = label_of(added)
-        known = next((index for index, each in enumerate(target) if each.label == added.label), len(target) - 1)
-        if known != len(target) - 1:
-            target[known].CopyFrom(added)
-            del target[len(target) - 1]
+def label_word(row: Row) -> str:
+    """What REST calls the label of the row's items: name, or resource."""
+    return next((each.rest for each in row.inside if each.name == "label" and each.rest), "name")
+
+
+def _labelled(said: Default) -> Default:
+    item = getattr(WorkloadSpec(), said.place.row.name).add()
+    for member, value in said.members:
+        if member is None:
+            item.label = value
+        else:
+            _put(member, item, value)
+    return Default(said.place, label=label_of(item), members=said.members, excluded=said.excluded)
+

@@ -1,162 +1,153 @@
-"""The text of a policy document into a Policy, with every error of the document at its line.
+"""The text of policy documents into policies, with every error at its line and column.
 
-Called when the service starts and whenever its file changes. Pure.
-The form: `name`, `defaults` and `rules`, written by the REST paths of the fields (`compute: {gpuPortionRequest: ..}`),
-items by `instances` and what every item has by `attributes`; the same two blocks once more under `workspace`,
-`training`, `distributed` or `inference` for that kind alone, a gang's by `worker.` and `master.` where they differ.
+    kind: Policy
+    name: research-trainings
+    workload: training               # workspace, training, distributed or inference
+    scope: {department: research}    # tenant, or one of cluster, department, project
+    policy: {defaults: .., rules: .., reserved: ..}
+
+A body without the frame around it (`defaults` and `rules` at the top, as consoles take it) is read with a kind and a
+scope from outside. Called by the service and by the command. Pure.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
+from collections.abc import Mapping as Mapped
 from dataclasses import dataclass, field
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Final
 
-from muster_language import Kind, Layer, LayerName, Violation, WorkloadSpec, combine
+from muster_language import Kind, Violation
 from muster_language.catalogue import nearest
-from muster_language.documents.loading import load
-from muster_language.documents.nodes import Mapping, Node, Scalar
-from muster_policy_engine.documents.defaults import Default, default
-from muster_policy_engine.places import Place, places
-from muster_policy_engine.policy import Policy, Ruled, Rules, Section
-from muster_policy_engine.documents.reading import NodeReader, join
+from muster_language.documents.loading import Loaded, load
+from muster_language.documents.nodes import Mapping, Node, Scalar, entry
+from muster_policy_engine.documents.body import BLOCKS, BodyReader
+from muster_policy_engine.documents.reading import NodeReader
+from muster_policy_engine.policy import Body, Level, Policy, Scope
 
-_KINDS: Final = {kind.word: kind for kind in Kind}
-_BLOCKS: Final = ("defaults", "rules")
-_WORDS: Final = ("required", "canEdit", "min", "max", "step", "options", "canAdd", "locked")
-_FLAGS: Final = {"required": "required", "canEdit": "can_edit", "canAdd": "can_add"}
-_BOUNDS: Final = {"min": "minimum", "max": "maximum", "step": "step"}
-_LONGEST_NAME: Final = 63
-
-
-class BadDocument(Exception):
-    """The document is no policy. `violations`: everything that is wrong with it."""
-
-    def __init__(self, violations: list[Violation]) -> None:
-        self.violations = violations
-        super().__init__("\n".join(f"{each.line}:{each.column}: {each.path}: {each.text}" for each in violations))
+POLICY: Final = "Policy"
+MOST_DOCUMENTS: Final = 1_000
+KINDS: Final[Mapped[str, Kind]] = MappingProxyType({kind.word: kind for kind in Kind})
+_MEMBERS: Final = ("kind", "name", "workload", "scope", "policy")
+_SCOPES: Final = "tenant, {cluster: NAME}, {department: NAME} or {project: NAME}"
+_LONGEST_NAME: Final = 253
+_SYSTEM: Final = "system"
 
 
-def parse(text: str, *, name: str = "default") -> Policy:
-    """The policy that the text says. `name`: what it is called where the text does not say. Raises BadDocument."""
-    version = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    document = _Document()
-    loaded = load(text)
-    for each in loaded:
-        document.reader.found.extend(each.violations)
-    roots = [each.root for each in loaded if each.root is not None]
-    if len(roots) > 1:
-        document.reader.say("", roots[1], "a policy file has one document", "the first one")
-    if roots and not (isinstance(roots[0], Scalar) and roots[0].null):
-        document.root(roots[0])
-    if document.reader.found:
-        raise BadDocument(document.reader.found)
-    return Policy(document.name or name, version, text, sections=document.sections())
+@dataclass(frozen=True, slots=True)
+class PolicyDocument:
+    """One document. policy: None where it could not be read. line: where it begins."""
+
+    policy: Policy | None
+    violations: list[Violation] = field(default_factory=list)
+    line: int = 1
 
 
-@dataclass(slots=True)
-class _Said:
-    """The defaults and rules of one part, before they are laid over each other."""
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What stands around a bare body."""
 
-    defaults: list[Default] = field(default_factory=list)
-    rules: dict[str, Ruled] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _Document:
-    """Reads one document; None as a kind is the part that speaks to all kinds."""
-
-    reader: NodeReader = field(default_factory=NodeReader)
-    said: dict[Kind | None, _Said] = field(default_factory=dict)
+    kind: Kind
+    scope: Scope
     name: str = ""
 
-    def root(self, node: Node) -> None:
-        """Reads the whole document."""
-        known = ["name", *_BLOCKS, *_KINDS]
-        for key, value in self.reader.entries(node, "", known):
-            if key == "name":
-                self._name(value)
-            elif key in _KINDS:
-                for block, inner in self.reader.entries(value, key, list(_BLOCKS)):
-                    self._block(block, inner, f"{key}.{block}", _KINDS[key])
-            else:
-                self._block(key, value, key, None)
 
-    def sections(self) -> dict[Kind, Section]:
-        """What holds for each kind: its own part over the part for all."""
-        return {kind: _section(kind, [self.said.get(None), self.said.get(kind)]) for kind in Kind}
-
-    def _name(self, node: Node) -> None:
-        if isinstance(node, Scalar) and node.text and len(node.text) <= _LONGEST_NAME:
-            self.name = node.text
-        else:
-            allowed = f"at most {_LONGEST_NAME} characters"
-            self.reader.say("name", node, "the name of the policy is not a word", allowed)
-
-    def _block(self, block: str, node: Node, path: str, kind: Kind | None) -> None:
-        said = self.said.setdefault(kind, _Said())
-        for place, key, value in self._places(node, "", path):
-            here = join(path, place.path)
-            if kind is not None and kind not in place.kinds:
-                self.reader.say(here, key, f"a {kind.document} does not take {place.path}")
-            elif block == "rules":
-                said.rules[place.path] = Ruled(place, self._rules(place, value, here))
-            elif not place.defaultable:
-                self.reader.say(here, key, f"{place.path} takes no default")
-            elif (each := default(self.reader, place, value, here)) is not None:
-                said.defaults.append(each)
-
-    def _places(self, node: Node, inside: str, shown: str) -> Iterator[tuple[Place, Scalar, Node]]:
-        """Every place under a node, nested (`compute: {gpuPortionRequest: ..}`) or in one word with dots."""
-        if not isinstance(node, Mapping):
-            if not (isinstance(node, Scalar) and node.null):
-                allowed = "such as compute: {gpuPortionRequest: ..}"
-                self.reader.say(shown, node, "a mapping of paths belongs here", allowed)
-            return
-        known = places()
-        for key, value in node.entries:
-            path = join(inside, key.text)
-            if path in known:
-                yield known[path], key, value
-            elif any(each.startswith(f"{path}.") for each in known):
-                yield from self._places(value, path, shown)
-            else:
-                near = nearest(path, list(known))
-                hint = f"; did you mean {near}?" if near else ""
-                self.reader.say(join(shown, path), key, f"unknown path{hint}")
-
-    def _rules(self, place: Place, node: Node, path: str) -> Rules:
-        rules: dict[str, Any] = {}
-        taken: list[str] = [word for word in _WORDS if word in place.rules]
-        for word, value in self.reader.entries(node, path, taken):
-            here = join(path, word)
-            if word in _FLAGS:
-                rules[_FLAGS[word]] = self.reader.flag(value, here)
-            elif word == "options":
-                rules[word] = self.reader.options(place.value, value, here)
-            elif word == "locked":
-                rules[word] = self.reader.labels(value, here)
-            else:
-                rules[_BOUNDS[word]] = self.reader.bound(place.value, value, here)
-        low, high = rules.get("minimum"), rules.get("maximum")
-        if low is not None and high is not None and low.amount > high.amount:
-            self.reader.say(path, node, f"min {low.text} is above max {high.text}", "min at most max")
-        return Rules(**rules)
+def read_policies(text: str, frame: Frame | None = None) -> list[PolicyDocument]:
+    """The policies of a text, in its order. frame: for bodies that stand alone. Bad documents have violations."""
+    found = [_document(each, frame) for each in load(text, MOST_DOCUMENTS) if not _empty(each)]
+    return _once(found)
 
 
-def _section(kind: Kind, parts: list[_Said | None]) -> Section:
-    defaults, attributes = WorkloadSpec(), WorkloadSpec()
-    rules: dict[str, Ruled] = {}
-    for part in parts:
-        if part is None:
+def _empty(loaded: Loaded) -> bool:
+    root = loaded.root
+    return not loaded.violations and (root is None or (isinstance(root, Scalar) and root.null))
+
+
+def _document(loaded: Loaded, frame: Frame | None) -> PolicyDocument:
+    reader = NodeReader()
+    reader.found.extend(loaded.violations)
+    policy = None
+    if loaded.root is not None and not reader.found:
+        policy = _Framed(reader).read(loaded.root) if frame is None else _bare(reader, loaded.root, frame)
+    return PolicyDocument(policy if not reader.found else None, reader.found, loaded.line)
+
+
+def _bare(reader: NodeReader, node: Node, frame: Frame) -> Policy:
+    if isinstance(node, Mapping) and (said := entry(node, "kind")) is not None:
+        reader.say("kind", said[0], "the document names its kind and scope itself", "leave the options for them out")
+        return Policy(frame.kind, frame.scope, Body(), frame.name)
+    body = BodyReader(reader, frame.kind).read(node, "")
+    return Policy(frame.kind, frame.scope, body, frame.name)
+
+
+class _Framed:
+    """Reads one whole document."""
+
+    def __init__(self, reader: NodeReader) -> None:
+        self._reader = reader
+
+    def read(self, node: Node) -> Policy | None:
+        """The policy; None where its kind, its workload or its scope cannot be told."""
+        if isinstance(node, Mapping) and entry(node, "kind") is None and any(entry(node, block) for block in BLOCKS):
+            allowed = "kind: Policy, or a workload and a scope beside the file"
+            self._reader.say("kind", node, "the document does not say what it is", allowed)
+            return None
+        said = dict(self._reader.entries(node, "", list(_MEMBERS)))
+        missing = [word for word in ("kind", "workload", "scope", "policy") if word not in said]
+        if missing:
+            if isinstance(node, Mapping):
+                self._reader.say("", node, f"the policy lacks {', '.join(missing)}", ", ".join(_MEMBERS))
+            return None
+        self._kind(said["kind"])
+        kind, scope = self._workload(said["workload"]), self._scope(said["scope"])
+        name = self._name(said["name"]) if "name" in said else ""
+        if kind is None or scope is None:
+            return None
+        return Policy(kind, scope, BodyReader(self._reader, kind).read(said["policy"], "policy"), name)
+
+    def _kind(self, node: Node) -> None:
+        if not isinstance(node, Scalar) or node.text != POLICY:
+            given = node.text[:60] if isinstance(node, Scalar) else "no word"
+            self._reader.say("kind", node, f"{given} is no kind of policy document", POLICY)
+
+    def _workload(self, node: Node) -> Kind | None:
+        text = node.text if isinstance(node, Scalar) else ""
+        if text in KINDS:
+            return KINDS[text]
+        near = nearest(text, list(KINDS))
+        hint = f"; did you mean {near}?" if near else ""
+        self._reader.say("workload", node, f"{text[:60]!r} is no kind of workload{hint}", ", ".join(KINDS))
+        return None
+
+    def _scope(self, node: Node) -> Scope | None:
+        match node:
+            case Scalar(text=Level.TENANT.value):
+                return Scope()
+            case Scalar(text=word) if word == _SYSTEM:
+                self._reader.say("scope", node, "policies of the scope system are not written by people", _SCOPES)
+            case Mapping(entries=[(key, Scalar(text=unit))]) if key.text in {*Level} - {Level.TENANT} and unit:
+                return Scope(Level(key.text), unit)
+            case _:
+                self._reader.say("scope", node, "this is no scope", _SCOPES)
+        return None
+
+    def _name(self, node: Node) -> str:
+        if isinstance(node, Scalar) and 0 < len(node.text) <= _LONGEST_NAME and node.text.isprintable():
+            return node.text
+        allowed = f"1 to {_LONGEST_NAME} printable characters"
+        self._reader.say("name", node, "this is no name of a policy", allowed)
+        return ""
+
+
+def _once(found: list[PolicyDocument]) -> list[PolicyDocument]:
+    """Refuses a second document of the same kind and scope, with both places."""
+    first: dict[object, PolicyDocument] = {}
+    checked: list[PolicyDocument] = []
+    for each in found:
+        known = first.setdefault(each.policy.key, each) if each.policy is not None else each
+        if known is each or each.policy is None:
+            checked.append(each)
             continue
-        for said in part.defaults:
-            if kind in said.place.kinds:
-                said.fill(attributes if said.attribute else defaults)
-        for path, ruled in part.rules.items():
-            if kind in ruled.place.kinds:
-                low = rules[path].rules if path in rules else Rules()
-                rules[path] = Ruled(ruled.place, ruled.rules.over(low))
-    baseline = combine([Layer(LayerName.TENANT, defaults, attributes)])
-    return Section(defaults, attributes, baseline, tuple(rules.values()))
+        said = f"the {each.policy.kind.word} policy of the {each.policy.scope} stands twice, first in line {known.line}"
+        checked.append(PolicyDocument(None, [Violation("", said, each.line, 1, "one document for each")], each.line))
+    return checked

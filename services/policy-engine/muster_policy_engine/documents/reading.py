@@ -1,6 +1,6 @@
 """Values, bounds and options of a policy document: nodes into what the rows say they are, with every error at its line.
 
-Used by the document's reader and by its defaults.
+Used by the readers of documents, rules and defaults.
 Holds: a value that is returned is legal for its row; None means that an error has been said.
 """
 
@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import Any
 
-from muster_kernel.numbers import decimal
-from muster_kernel.quantities import parse_bytes, parse_milli_cpu
 from muster_language import Row, Violation, catalogue
 from muster_language.catalogue import nearest
 from muster_language.catalogue import value_types as of
 from muster_language.checks.bounds import refusal
 from muster_language.documents.nodes import Mapping, Node, Scalar, Sequence
 from muster_language.values import Refused, shown, typed
+from muster_policy_engine.amounts import comparable
 from muster_policy_engine.policy import Bound, Options
 
 
@@ -87,16 +85,21 @@ class NodeReader:
         if not isinstance(node, Sequence) or not node.items:
             self.say(path, node, "a list of values belongs here", "[a, b]")
             return None
-        values, texts = [], []
+        values, texts, displayed = [], [], []
         for index, item in enumerate(node.items):
-            inner = item
-            if isinstance(item, Mapping):
-                inner = next((value for key, value in item.entries if key.text == "value"), item)
-            value = self.scalar(row, inner, f"{path}.{index}")
+            here = f"{path}.{index}"
+            inner, shown_as = self._option(item, here) if isinstance(item, Mapping) else (item, "")
+            value = self.scalar(row, inner, here)
             if value is not None and isinstance(inner, Scalar):
                 values.append(value)
                 texts.append(inner.text)
-        return Options(tuple(values), tuple(texts))
+                displayed.append(shown_as)
+        return Options(tuple(values), tuple(texts), tuple(displayed))
+
+    def _option(self, item: Mapping, path: str) -> tuple[Node, str]:
+        entries = dict(self.entries(item, path, ["value", "displayed"]))
+        shown_as = entries.get("displayed")
+        return entries.get("value", item), shown_as.text if isinstance(shown_as, Scalar) else ""
 
     def word(self, node: Node, path: str) -> str:
         """The label of an item; empty where it is none."""
@@ -111,13 +114,6 @@ class NodeReader:
             self.say(path, node, "a list of labels belongs here", "[a, b]")
             return None
         return tuple(each.text for each in node.items if isinstance(each, Scalar))
-
-
-def comparable(row: Row, text: str) -> Decimal | int:
-    """The amount that bounds compare. Raises ValueError for a text that is none."""
-    if row.type == of.QUANTITY:
-        return parse_milli_cpu(text) if row.quantity == "CPU" else parse_bytes(text)
-    return decimal(text)
 
 
 def join(path: str, word: str) -> str:

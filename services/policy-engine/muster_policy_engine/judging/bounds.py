@@ -1,11 +1,13 @@
 """One value against the rules of its place: bounds, steps and options; and values as people read them.
 
-Called by the rules for fields, members of objects and members of items alike.
+Called by the rules for fields, members of objects and members of items alike. The sentences are those of the vendor's
+API, where one is known (the reference of policies says which).
 Holds: a secret is never written out; amounts compare in base units, so that 1Gi and 1024Mi are one.
 """
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
@@ -13,67 +15,92 @@ from typing import Any, Final, NamedTuple
 from muster_language import Row
 from muster_language.catalogue import value_types as of
 from muster_language.checks.bounds import refusal
-from muster_policy_engine.policy import Rules
-from muster_policy_engine.documents.reading import comparable
+from muster_policy_engine.amounts import amount_of, unit_of
+from muster_policy_engine.policy import Options, Rules
 
 _MASK: Final = "***"
+_LISTED: Final = 20  # options that a sentence names
+_PATHS: Final = frozenset({"path", "mount_path", "working_dir"})
 
 
 class Against(NamedTuple):
-    """What one rule has against one value."""
+    """What one rule has against one value. item: the label of the item that is meant; empty: none."""
 
     path: str
     rule: str
     given: str
     allowed: str
     details: str
+    item: str = ""
 
 
 Found = Iterator[Against]
 
 
-def within(row: Row, value: Any, rules: Rules, path: str) -> Found:
+def within(row: Row, value: Any, rules: Rules, path: str, item: str = "") -> Found:
     """What bounds and options have against a value that is said."""
     given = text_of(row, value)
-    if rules.options is not None:
-        values = value if isinstance(value, list) else [value]
-        if any(each not in rules.options.values for each in values):
-            allowed = ", ".join(rules.options.texts)
-            yield Against(path, "options", given, allowed, f"{path} is {given}; the policy allows {allowed}")
+    if rules.options is not None and not _is_among(row, value, rules.options):
+        allowed = _listed(rules.options.texts)
+        yield Against(path, "options", given, allowed, f"value must be one of: {allowed}", item)
     if rules.minimum is None and rules.maximum is None and rules.step is None:
         return
     if refusal(row, value) is not None:
         return  # no amount at all, as the language says by itself: it compares with nothing
-    amount = comparable(row, _plain(value))
+    amount = amount_of(row, value)
     if rules.minimum is not None and amount < rules.minimum.amount:
-        yield _outside(path, "min", given, f"at least {rules.minimum.text}")
+        low = rules.minimum.text
+        yield Against(path, "min", given, f"at least {low}", f"value must be no less than {low}", item)
     if rules.maximum is not None and amount > rules.maximum.amount:
-        yield _outside(path, "max", given, f"at most {rules.maximum.text}")
+        high = rules.maximum.text
+        yield Against(path, "max", given, f"at most {high}", f"value must be no greater than {high}", item)
     if rules.step is not None:
         first = rules.minimum.amount if rules.minimum is not None else 0
         if (Fraction(amount) - Fraction(first)) % Fraction(rules.step.amount):
-            start = f" from {rules.minimum.text}" if rules.minimum is not None else ""
-            yield _outside(path, "step", given, f"steps of {rules.step.text}{start}")
+            start = f"{rules.minimum.text} plus " if rules.minimum is not None else ""
+            allowed = f"{start}a multiple of {rules.step.text}"
+            yield Against(path, "step", given, allowed, f"value must be {allowed}", item)
 
 
-def unsaid(path: str) -> Against:
+def is_same(row: Row, value: Any, other: Any) -> bool:
+    """Whether two values of a row are one: amounts in base units, all else as it is written."""
+    if value == other or value is None or other is None:
+        return bool(value == other)
+    if unit_of(row) is None or refusal(row, value) is not None or refusal(row, other) is not None:
+        return False
+    return amount_of(row, value) == amount_of(row, other)
+
+
+def unsaid(path: str, item: str = "") -> Against:
     """A value that the policy requires and nobody gives."""
-    return Against(path, "required", "", "a value", f"the policy requires {path}")
+    return Against(path, "required", "", "a value", "a value is required", item)
 
 
-def changed(row: Row, path: str, value: Any, expected: Any, why: str = "") -> Against:
+def changed(row: Row, path: str, value: Any, expected: Any, item: str = "") -> Against:
     """A value that somebody changed where the policy lets nobody change it. None: there is none."""
-    allowed = f"{text_of(row, expected)}, as the policy sets it" if expected is not None else "nothing"
+    allowed = text_of(row, expected) if expected is not None else "nothing"
     given = text_of(row, value) if value is not None else ""
-    return Against(path, "canEdit", given, allowed, f"the policy does not let {path} be changed{why}")
+    details = "the administrator prohibited changing the value of this field"
+    return Against(path, "canEdit", given, allowed, details, item)
 
 
-def _outside(path: str, rule: str, given: str, allowed: str) -> Against:
-    return Against(path, rule, given, allowed, f"{path} is {given}; the policy allows {allowed}")
+def blocked(row: Row, path: str, value: Any, item: str = "") -> Against:
+    """A value where the policy lets nobody give one."""
+    details = "the administrator prohibited the use of this field"
+    return Against(path, "blocked", text_of(row, value), "nothing", details, item)
 
 
-def _plain(value: Any) -> str:
-    return repr(value) if isinstance(value, float) else str(value)
+def _is_among(row: Row, value: Any, options: Options) -> bool:
+    values = value if isinstance(value, list) else [value]
+    if row.name in _PATHS:
+        allowed = {posixpath.normpath(str(each)) for each in options.values}
+        return all(posixpath.normpath(str(each)) in allowed for each in values)
+    return all(each in options.values for each in values)
+
+
+def _listed(texts: tuple[str, ...]) -> str:
+    more = f", and {len(texts) - _LISTED} more" if len(texts) > _LISTED else ""
+    return ", ".join(texts[:_LISTED]) + more
 
 
 _TEXTS: Final[dict[type, Callable[[Any], str]]] = {

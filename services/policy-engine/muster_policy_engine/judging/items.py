@@ -10,40 +10,57 @@ from typing import Any
 
 from muster_language import Cleared, Row
 from muster_language.merging.layers import POLICIES
-from muster_policy_engine.judging.bounds import Against, Found, changed, unsaid, within
+from muster_policy_engine.judging.bounds import Against, Found, blocked, changed, is_same, unsaid, within
+from muster_policy_engine.judging.views import View, value_of
 from muster_policy_engine.places import Place
 from muster_policy_engine.policy import Ruled
-from muster_policy_engine.judging.views import View, value_of
 
 
 def instances(view: View, ruled: Ruled, cleared: list[Cleared]) -> Found:
-    """`canAdd` and `locked`: which items there may be."""
+    """`canAdd`, `blocked`, `required` and the items that nobody may touch: which items there may be.
+
+    The path of what they say is the list; `item` names what is meant in it.
+    """
     row, rules = ruled.place.row, ruled.rules
+    here = f"{view.prefix}{row.path}"
+    items = view.items(row)
+    if rules.required and not items:
+        yield unsaid(here)
     defaults = {item.label: item for item in getattr(view.baseline, row.name)}
-    if rules.can_add is False:
-        for item in view.items(row):
-            path = f"{row.path}.{item.label}"
-            if item.label not in defaults and view.by_users(path):
-                said = f"the policy does not let items be added to {row.path}"
-                allowed = f"only {', '.join(defaults)}" if defaults else "none"
-                yield Against(f"{view.prefix}{path}", "canAdd", item.label, allowed, said)
+    for item in items:
+        if not view.by_users(f"{row.path}.{item.label}"):
+            continue
+        if rules.blocked:
+            details = "the administrator prohibited the use of this field"
+            yield Against(here, "blocked", item.label, "nothing", details, item.label)
+        elif rules.can_add is False and item.label not in defaults:
+            allowed = f"only {', '.join(defaults)}" if defaults else "none"
+            yield Against(here, "canAdd", item.label, allowed, "the administrator prohibited adding new items", item.label)
+    there = {item.label: item for item in items}
+    gone = {each.path for each in cleared if each.layer in POLICIES}
     for label in rules.locked or ():
-        yield from _locked(view, row, label, defaults.get(label), cleared)
+        if _is_gone(here, label, there, gone) or _is_changed(view, row, label, there, defaults):
+            yield _touched(here, "locked", "modifying", label, there)
+    for label in rules.kept or ():
+        if _is_gone(here, label, there, gone):
+            yield _touched(here, "canRemove", "removing", label, there)
+    for label in rules.fixed or ():
+        if _is_changed(view, row, label, there, defaults):
+            yield _touched(here, "canEdit", "modifying", label, there)
 
 
-def _locked(view: View, row: Row, label: str, default: Any, cleared: list[Cleared]) -> Found:
-    path = f"{row.path}.{label}"
-    said = f"the policy does not let {path} be changed or taken out"
-    item = next((each for each in view.items(row) if each.label == label), None)
-    if item is None:
-        if any(each.path == f"{view.prefix}{path}" and each.layer in POLICIES for each in cleared):
-            yield Against(f"{view.prefix}{path}", "locked", "", "as the policy sets it", said)
-    elif view.by_users(path) and not _same(item, default):
-        yield Against(f"{view.prefix}{path}", "locked", label, "as the policy sets it", said)
+def _is_gone(here: str, label: str, there: dict[str, Any], gone: set[str]) -> bool:
+    return label not in there and f"{here}.{label}" in gone
 
 
-def _same(item: Any, default: Any) -> bool:
-    return default is not None and bool(item == default)
+def _is_changed(view: View, row: Row, label: str, there: dict[str, Any], defaults: dict[str, Any]) -> bool:
+    item = there.get(label)
+    return item is not None and view.by_users(f"{row.path}.{label}") and item != defaults.get(label)
+
+
+def _touched(here: str, rule: str, verb: str, label: str, there: dict[str, Any]) -> Against:
+    given = label if label in there else ""
+    return Against(here, rule, given, "as the policy sets it", f"the administrator prohibited {verb} item '{label}'", label)
 
 
 def members(view: View, ruled: Ruled) -> Found:
@@ -56,20 +73,25 @@ def members(view: View, ruled: Ruled) -> Found:
 
 def _member(view: View, ruled: Ruled, item: Any) -> Found:
     place, rules = ruled.place, ruled.rules
-    row = place.value
-    inside = f"{place.row.path}.{item.label}"
+    row, label = place.value, item.label
+    inside = f"{place.row.path}.{label}"
     path = f"{inside}.{row.path}"
     here = f"{view.prefix}{path}"
     value = value_of(row, item)
     if value is None:
         if rules.required:
-            yield unsaid(here)
+            yield unsaid(here, label)
         return
-    if rules.can_edit is False and view.by_users(path, inside):
-        expected = _expected(view, place, item.label)
-        if value != expected:
-            yield changed(row, here, value, expected)
-    yield from within(row, value, rules, here)
+    by_users = view.by_users(path, inside)
+    if rules.blocked:
+        if by_users:
+            yield blocked(row, here, value, label)
+        return
+    if rules.can_edit is False and by_users:
+        expected = _expected(view, place, label)
+        if not is_same(row, value, expected):
+            yield changed(row, here, value, expected, label)
+    yield from within(row, value, rules, here, label)
 
 
 def _expected(view: View, place: Place, label: str) -> Any:

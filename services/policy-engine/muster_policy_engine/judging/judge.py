@@ -1,7 +1,8 @@
-"""The verdict about one submission: a pure function of its layers, the policy and what the project says.
+"""The verdict about one submission: a pure function of its layers, the policies of its branch and what the project says.
 
-Called by the handlers for every generation once. Steps, readable aloud: lay the layers over each other, see what the
-language has against the result, see what the policy has against it, then say what it needs or why it may not run.
+Called by the service for every generation once, and by the command for tests of policies. Steps, readable aloud: lay
+the layers over each other, work out the defaults that follow from other fields, see what the language has against the
+result, see what the policies have against it, then say what it needs or why it may not run.
 Holds: equal arguments give equal verdicts; nothing of the arguments is changed.
 """
 
@@ -28,10 +29,12 @@ from muster_language import (
 )
 from muster_language.merging.roles import complete_master
 from muster_language.spec import kind_of
-from muster_policy_engine.policy import Policy
+from muster_policy_engine.composing import Composed
 from muster_policy_engine.judging.rules import Objection, objections
+from muster_policy_engine.judging.working_out import work_out
 
 DEFAULT_POOL: Final = "default"
+MOST_ISSUES: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,44 +78,54 @@ class Rejected:
 Verdict = Admitted | Rejected
 
 
-def judge(own: WorkloadSpec, base: WorkloadSpec | None, policy: Policy, context: Context) -> Verdict:
-    """The verdict about a workload whose layers are `own` and, where it names a template, `base`."""
+def judge(own: WorkloadSpec, base: WorkloadSpec | None, composed: Composed | None, context: Context) -> Verdict:
+    """The verdict about a workload whose layers are `own` and, where it names a template, `base`.
+
+    composed: what holds for its kind on its branch; None: no policy does.
+    """
     kind = kind_of(own)
     if kind is None:
         return Rejected((Objection("kind", "language", "", "", "the kind of workload is not said"),), ())
-    merged = merge(_layers(kind, own, base, policy))
+    merged = merge(_layers(kind, own, base, composed))
+    if composed is not None:
+        work_out(merged, composed)
     warnings = tuple(warnings_of(merged.spec))
     derive(merged, rest=context.rest)
     found = [
-        Objection(each.path, each.rule, each.given, each.allowed, each.details) for each in _language(merged, context)
+        Objection(each.path, each.rule, each.given, each.allowed, each.details)
+        for each in (*check_effective(merged.spec), *check_clusters(merged.spec, context.cluster))
     ]
-    found += objections(merged, policy.section(kind), policy)
+    if composed is not None:
+        found += objections(merged, composed)
     if found:
-        return Rejected(tuple(found), warnings)
+        return Rejected(_sorted(found), warnings)
     return _admit(merged, context, warnings)
 
 
-def _layers(kind: Kind, own: WorkloadSpec, base: WorkloadSpec | None, policy: Policy) -> list[Layer]:
-    section = policy.section(kind)
+def _sorted(found: list[Objection]) -> tuple[Objection, ...]:
+    """All issues in a fixed order; of very many the first ones, and how many there are."""
+    found.sort(key=lambda each: (each.path, each.rule, each.item, each.policy.id if each.policy is not None else ""))
+    if len(found) <= MOST_ISSUES:
+        return tuple(found)
+    more = f"and {len(found) - MOST_ISSUES} more issues"
+    return (*found[:MOST_ISSUES], Objection("spec", "language", "", f"at most {MOST_ISSUES} are listed", more))
+
+
+def _layers(kind: Kind, own: WorkloadSpec, base: WorkloadSpec | None, composed: Composed | None) -> list[Layer]:
     given = [own] if base is None else [base, own]
-    defaults = _for_masters(section.defaults, given)
+    policies = [] if composed is None else [_for_masters(layer, given) for layer in composed.layers]
     template = [Layer(LayerName.TEMPLATE, base)] if base is not None else []
-    below = [language_layer(kind), Layer(LayerName.TENANT, defaults, section.attributes)]
-    return [*below, *template, Layer(LayerName.WORKLOAD, own)]
+    return [language_layer(kind), *policies, *template, Layer(LayerName.WORKLOAD, own)]
 
 
-def _for_masters(defaults: WorkloadSpec, given: list[WorkloadSpec]) -> WorkloadSpec:
+def _for_masters(layer: Layer, given: list[WorkloadSpec]) -> Layer:
     """The defaults; those of a master only where somebody gives one, since they alone would make one."""
-    if not defaults.HasField("master_spec") or any(each.HasField("master_spec") for each in given):
-        return defaults
+    if not layer.spec.HasField("master_spec") or any(each.HasField("master_spec") for each in given):
+        return layer
     without = WorkloadSpec()
-    without.CopyFrom(defaults)
+    without.CopyFrom(layer.spec)
     without.ClearField("master_spec")
-    return without
-
-
-def _language(merged: Merged, context: Context) -> list[Any]:
-    return [*check_effective(merged.spec), *check_clusters(merged.spec, context.cluster)]
+    return Layer(layer.name, without, layer.attributes)
 
 
 def _admit(merged: Merged, context: Context, warnings: tuple[str, ...]) -> Admitted:

@@ -1,7 +1,8 @@
-"""What a policy's rules have against a merged spec, all of it at once.
+"""What the policies of a branch have against a merged spec, all of it at once.
 
 Called by judging. Rules look at values of the effective spec, whoever gave them, for workers and master alike; only
-`canEdit`, `canAdd` and `locked` ask who: what a template or the user changed where the policy lets nobody change it.
+`canEdit`, `canAdd`, `canRemove`, `locked` and `blocked` ask who: what a template or the user gave where the policy
+lets nobody give it.
 """
 
 from __future__ import annotations
@@ -11,42 +12,43 @@ from typing import Any
 
 from muster_language import Cleared, Merged
 from muster_language.merging.layers import POLICIES
-from muster_policy_engine.judging.bounds import Found, changed, unsaid, within
+from muster_policy_engine.composing import Composed
+from muster_policy_engine.judging.bounds import Found, blocked, changed, is_same, unsaid, within
 from muster_policy_engine.judging.items import instances, members
-from muster_policy_engine.policy import Policy, Ruled, Section
 from muster_policy_engine.judging.views import View, value_of, views
+from muster_policy_engine.policy import Policy, Ruled
 
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """One issue: what is wrong at a path, by which rule; `policy` and `scope` are empty for the language's own."""
+    """One issue: what is wrong at a path, by which rule. policy: None where the language says so itself."""
 
     path: str
     rule: str
     given: str
     allowed: str
     details: str
-    policy: str = ""
-    scope: str = ""
+    item: str = ""
+    policy: Policy | None = None
 
 
-def objections(merged: Merged, section: Section, policy: Policy) -> list[Objection]:
-    """Everything that the section has against the spec."""
-    if not section.rules:
+def objections(merged: Merged, composed: Composed) -> list[Objection]:
+    """Everything that the policies have against the spec."""
+    if not composed.rules:
         return []
-    sides = views(merged, section)
+    sides = views(merged, composed)
     return [
-        Objection(*found, policy=policy.name, scope=policy.scope)
-        for ruled in section.rules
-        for view in sides.of(ruled.place)
-        for found in _ruled(view, ruled, merged.cleared)
+        Objection(*found, policy=applied.policy)
+        for applied in composed.rules
+        for view in sides.of(applied.ruled.place)
+        for found in _ruled(view, applied.ruled, merged.cleared)
     ]
 
 
 def _ruled(view: View, ruled: Ruled, cleared: list[Cleared]) -> Found:
     if not ruled.place.itemized:
         return _value(view, ruled, cleared)
-    return instances(view, ruled, cleared) if ruled.place.member is None else members(view, ruled)
+    return instances(view, ruled, cleared) if ruled.place.instances else members(view, ruled)
 
 
 def _value(view: View, ruled: Ruled, cleared: list[Cleared]) -> Found:
@@ -54,15 +56,21 @@ def _value(view: View, ruled: Ruled, cleared: list[Cleared]) -> Found:
     place, rules = ruled.place, ruled.rules
     path = place.row.path if place.member is None else f"{place.row.path}.{place.member.path}"
     here = f"{view.prefix}{path}"
-    value, expected = _said(view.spec, ruled), _said(view.baseline, ruled)
+    value = _said(view.spec, ruled)
+    if rules.blocked:
+        if value is not None and view.by_users(path):
+            yield blocked(place.value, here, value)
+        return
     # What a master leaves unsaid it has from the workers, of whom it is required already.
     if value is None and rules.required and (not view.prefix or place.side):
         yield unsaid(here)
     if rules.can_edit is False:
-        if view.by_users(path) and value != expected:
+        expected = _said(view.baseline, ruled)
+        if view.by_users(path) and not is_same(place.value, value, expected):
             yield changed(place.value, here, value, expected)
         elif any(each.path == here and each.layer in POLICIES for each in cleared):
-            yield changed(place.value, here, None, expected, ", and another field of the workload excludes it")
+            # Another field of the workload excludes it.
+            yield changed(place.value, here, None, expected)
     if value is not None:
         yield from within(place.value, value, rules, here)
 

@@ -18,7 +18,7 @@ from muster_language.merging.layers import USERS
 from muster_language.merging.overlay import given
 from muster_language.merging.roles import complete_master
 from muster_policy_engine.places import Place, Side
-from muster_policy_engine.policy import Section
+from muster_policy_engine.composing import Composed
 
 _MASTER: Final = "masterSpec."
 
@@ -55,19 +55,20 @@ class Views:
         """The sides that a place is about."""
         if place.side is Side.MASTER:
             return [self.whole_master] if self.whole_master is not None else []
-        if place.side is Side.BOTH and place.row.for_roles and self.master is not None:
+        if place.side is Side.ALL and place.row.for_roles and self.master is not None:
+            # The document of a v1 DistributedPolicy judges the workers and what a master says itself.
             return [self.worker, self.master]
         return [self.worker]
 
 
-def views(merged: Merged, section: Section) -> Views:
+def views(merged: Merged, composed: Composed) -> Views:
     """The sides of a merged spec."""
     spec = merged.spec
-    worker = View(spec, section.baseline, section.attributes, merged.provenance)
+    worker = View(spec, composed.baseline, composed.attributes, merged.provenance)
     if not spec.HasField("master_spec"):
         return Views(worker, None, None)
-    own = View(spec.master_spec, section.baseline, section.attributes, merged.provenance, _MASTER)
-    baseline, attributes = section.baseline.master_spec, section.attributes.master_spec
+    own = View(spec.master_spec, composed.baseline, composed.attributes, merged.provenance, _MASTER)
+    baseline, attributes = composed.baseline.master_spec, composed.attributes.master_spec
     whole = View(complete_master(spec), baseline, attributes, merged.provenance, _MASTER)
     return Views(worker, own, whole)
 
