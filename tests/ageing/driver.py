@@ -40,9 +40,11 @@ from muster_chassis.settings import DatabaseSettings
 from muster_chassis.topics import ADMISSIONS, DECISIONS, SUBMISSIONS, TENANCY, assignments, reports
 from muster_kernel.quantities import GPU
 from muster_policy.adapters.herald import KafkaHerald
+from muster_policy.adapters.policies import PostgresPolicies
 from muster_policy.adapters.postgres import PostgresBooks, forget
-from muster_policy.domain.bench import Bench
-from muster_policy.handlers import Handlers as PolicyHandlers
+from muster_policy.domain.standing import Shelf
+from muster_policy.handlers.judging import Judging
+from muster_policy.handlers.standing import Loading
 from muster_policy.stream import DECODER as POLICY_DECODER
 from muster_policy.stream import Stream as PolicyStream
 from muster_scheduler import stream as scheduler_stream
@@ -165,7 +167,7 @@ class Road:
         self.tenancy = PostgresTenancy(submission.pool, lambda: None)
         self._submit = Submit(books, Sealing(Vault(None), PostgresSecrets(submission.pool)), silent, silent)
         self.submission = _Service(submission, Intake(submission, follow, FOLLOWED, followed_decoder()))
-        judging = PolicyStream(PolicyHandlers(Bench(), PostgresBooks(), KafkaHerald()))
+        judging = PolicyStream(Judging(Loading(Shelf(), PostgresPolicies()), PostgresBooks(), KafkaHerald()))
         self.policy = _Service(policy, Intake(policy, judging, [SUBMISSIONS, TENANCY], POLICY_DECODER))
         await scheduler.pool.execute("INSERT INTO lease_epoch VALUES ('leader', $1) ON CONFLICT DO NOTHING", EPOCH)
         async with scheduler.acquired() as connection:

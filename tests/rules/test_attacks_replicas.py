@@ -32,7 +32,7 @@ SECRET: Final = "credentials/admin.json"
 
 def private_files(folder: Path) -> None:
     """What a stack keeps in its data folder."""
-    for name in (SECRET, "policy.yaml"):
+    for name in (SECRET, "secrets.json"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("private\n")
         (folder / name).chmod(0o600)
@@ -85,8 +85,8 @@ async def test_a_replica_finds_nothing_of_the_stack(tmp_path: Path) -> None:
         others = await log_of(backend, a1.OTHER_RUNS, 4)
     assert "REACHED" not in upwards
     assert "SEARCHED" in upwards
-    assert "WROTE policy.yaml" in writes
-    assert (tmp_path / "policy.yaml").read_text() == "private\n"
+    assert "WROTE secrets.json" in writes
+    assert (tmp_path / "secrets.json").read_text() == "private\n"
     assert "SAW" not in others
     assert "WALKED" in others
 
@@ -101,7 +101,7 @@ async def test_in_the_data_folder_writes_land(tmp_path: Path, monkeypatch: pytes
     in_the_data_folder(monkeypatch, tmp_path)
     async with stack(tmp_path) as backend:
         await log_of(backend, a1.RELATIVE_WRITES)
-    assert (tmp_path / "policy.yaml").read_text() == "name: stolen\n"
+    assert (tmp_path / "secrets.json").read_text() == "name: stolen\n"
 
 
 async def test_unconfined_it_sees_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ async def test_unconfined_it_sees_others(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def _paths(folder: Path) -> str:
-    files = [folder / SECRET, folder / "policy.yaml", folder / "state" / "lock", folder / "cluster.yaml"]
+    files = [folder / SECRET, folder / "secrets.json", folder / "state" / "lock", folder / "cluster.yaml"]
     return json.dumps([str(path) for path in files])
 
 
@@ -143,8 +143,8 @@ async def test_unconfined_it_changes_them(tmp_path: Path, monkeypatch: pytest.Mo
     unconfined(monkeypatch)
     async with stack(tmp_path) as backend:
         log = await log_of(backend, a2.WRITE_FILES.format(paths=_paths(tmp_path)))
-    assert f"CHANGED {tmp_path / 'policy.yaml'}" in log
-    assert (tmp_path / "policy.yaml").stat().st_mode & 0o777 == 0o666
+    assert f"CHANGED {tmp_path / 'secrets.json'}" in log
+    assert (tmp_path / "secrets.json").stat().st_mode & 0o777 == 0o666
 
 
 async def test_unconfined_it_sees_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,6 +170,16 @@ _TRIGGER: Final = triggers_pb2.Trigger(project="vision", name="t")
 _VIEWER: Final = access_pb2.AccessRule(
     holder_kind="subject", holder="new", role="viewer", scope_kind="project", scope="vision"
 )
+_POLICY: Final = policies_pb2.PolicyKey(
+    workload="training", scope=policies_pb2.PolicyScope(level="project", unit="vision")
+)
+
+
+def _text(level: str, unit: str) -> policies_pb2.PolicyText:
+    scope = policies_pb2.PolicyScope(level=level, unit=unit)
+    return policies_pb2.PolicyText(text="rules: {}", workload="training", scope=scope)
+
+
 _EVERYWHERE: Final = {"global": True}  # a word of Python's own
 RPCS: Final[Sequence[Rpc]] = (
     _rpc("workloads", "GetWorkload", Verb.WORKLOADS_READ, VISION, workload=SEEN),
@@ -218,6 +228,16 @@ RPCS: Final[Sequence[Rpc]] = (
     _rpc("explain", "WhatIf", Verb.WORKLOADS_CREATE, VISION, drafts=[_NEW]),
     _rpc("policies", "JudgeWorkloads", Verb.WORKLOADS_CREATE, VISION, drafts=[_NEW]),
     _rpc("policies", "GetEffectivePolicy", Verb.POLICIES_READ, VISION, project="vision"),
+    _rpc("policies", "GetEffectivePolicy of one", Verb.POLICIES_READ, RESEARCH, department="research"),
+    _rpc("policies", "GetPolicy", Verb.POLICIES_READ, VISION, key=_POLICY),
+    _rpc("policies", "ListPolicyVersions", Verb.POLICIES_READ, VISION, key=_POLICY),
+    _rpc("policies", "ListPolicies", Verb.POLICIES_READ, VISION, scope=_POLICY.scope),
+    _rpc("policies", "ApplyPolicies", Verb.POLICIES_WRITE, VISION, texts=[_text("project", "vision")]),
+    _rpc("policies", "ApplyPolicies there", Verb.POLICIES_WRITE, RESEARCH, texts=[_text("department", "research")]),
+    _rpc("policies", "ApplyPolicies at", Verb.POLICIES_WRITE, NOWHERE, texts=[_text("cluster", "east")]),
+    _rpc("policies", "ApplyPolicies for all", Verb.POLICIES_WRITE, NOWHERE, texts=[_text("tenant", "")]),
+    _rpc("policies", "DeletePolicy", Verb.POLICIES_WRITE, VISION, key=_POLICY),
+    _rpc("policies", "RollbackPolicy", Verb.POLICIES_WRITE, VISION, key=_POLICY),
     _rpc("tenancy", "GetProject", Verb.PROJECTS_READ, VISION, name="vision"),
     _rpc("tenancy", "SetProjectQuota", Verb.PROJECTS_CHANGE, VISION, project="vision", quota=_QUOTA),
     _rpc("tenancy", "DeleteProject", Verb.PROJECTS_DELETE, VISION, name="vision"),

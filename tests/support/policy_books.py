@@ -1,16 +1,18 @@
-"""Policy's books and herald in memory: the fake of its ports, held equal to PostgreSQL by one contract suite."""
+"""Policy's ports in memory: books, the store of policies, the herald; contract suites hold them equal to PostgreSQL."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from muster.events.v1.submission_pb2 import WorkloadSubmitted
 from muster_chassis.unit import Unit
-from muster_policy_engine.judging.judge import Verdict
-from muster_policy_engine.policy import Policy
-from muster_policy.ports import Key, Project, Submission, Told
+from muster_policy.domain.standing import Row, Shelf
+from muster_policy.handlers.judging import Judging
+from muster_policy.handlers.standing import Loading
+from muster_policy.handlers.writing import Writing
+from muster_policy.ports import Department, Directory, Judged, Key, Project, Submission, Told, Written
 
 
 @dataclass
@@ -31,6 +33,7 @@ class MemoryBooks:
 
     told: dict[Key, Told] = field(default_factory=dict)
     known: dict[str, Project] = field(default_factory=dict)
+    departments: dict[str, Department] = field(default_factory=dict)
     waiting: dict[Key, Submission] = field(default_factory=dict)
 
     async def verdicts(self, unit: Unit, keys: Iterable[Key]) -> Mapping[Key, Told]:
@@ -46,9 +49,23 @@ class MemoryBooks:
         for project in projects:
             old = self.known.get(project.name)
             if project.gone and old is not None:
-                self.known[project.name] = Project(old.name, old.version, old.node_pools, gone=True)
+                self.known[project.name] = replace(old, gone=True)
             elif old is None or old.gone or project.version >= old.version:
                 self.known[project.name] = project
+
+    async def change_departments(self, unit: Unit, departments: Sequence[Department]) -> None:
+        for department in departments:
+            old = self.departments.get(department.name)
+            if department.gone and old is not None:
+                self.departments[department.name] = replace(old, gone=True)
+            elif old is None or old.gone or department.version >= old.version:
+                self.departments[department.name] = department
+
+    async def tenancy(self, unit: Unit) -> Directory:
+        return Directory(
+            {name: each for name, each in self.known.items() if not each.gone},
+            {name: each for name, each in self.departments.items() if not each.gone},
+        )
 
     async def wait(self, unit: Unit, submissions: Sequence[Submission]) -> None:
         for submission in submissions:
@@ -70,18 +87,65 @@ class MemoryBooks:
 
 
 @dataclass
+class MemoryPolicies:
+    """The store of policies as dictionaries; units are one after the other, so that nothing has to be locked."""
+
+    number: int = 0
+    rows: dict[str, Row] = field(default_factory=dict)
+    history: list[Written] = field(default_factory=list)
+
+    async def share(self, unit: Unit) -> int:
+        return self.number
+
+    async def take(self, unit: Unit) -> int:
+        return self.number
+
+    async def revision(self, unit: Unit) -> int:
+        return self.number
+
+    async def newer(self, unit: Unit, revision: int) -> list[Row]:
+        found = [each for each in self.rows.values() if each.revision > revision]
+        return sorted(found, key=lambda each: each.revision)
+
+    async def write(self, unit: Unit, revision: int, written: Sequence[Written]) -> None:
+        self.number = revision
+        self.rows.update((each.row.id, each.row) for each in written)
+        self.history.extend(written)
+
+    async def versions(self, unit: Unit, policy: str) -> list[Written]:
+        found = [each for each in self.history if each.row.id == policy]
+        return sorted(found, key=lambda each: -each.row.version)
+
+
+@dataclass
 class MemoryHerald:
     """Verdicts in the order in which they were told, with `again` for repeated ones."""
 
     said: list[tuple[Key, Any]] = field(default_factory=list)
+    judged: dict[Key, Judged] = field(default_factory=dict)
     again: list[Key] = field(default_factory=list)
 
-    def tell(self, unit: Unit, submission: Submission, verdict: Verdict, policy: Policy, digest: str) -> Told:
-        self.said.append((submission.key, verdict))
-        return Told(submission.key, type(verdict).__name__, digest.encode())
+    def tell(self, unit: Unit, submission: Submission, judged: Judged) -> Told:
+        self.said.append((submission.key, judged.verdict))
+        self.judged[submission.key] = judged
+        return Told(submission.key, type(judged.verdict).__name__, judged.digest.encode())
 
     def repeat(self, unit: Unit, told: Told) -> None:
         self.again.append(told.key)
+
+
+@dataclass
+class MemoryService:
+    """The handlers of policy over ports in memory."""
+
+    books: MemoryBooks = field(default_factory=MemoryBooks)
+    store: MemoryPolicies = field(default_factory=MemoryPolicies)
+    herald: MemoryHerald = field(default_factory=MemoryHerald)
+
+    def __post_init__(self) -> None:
+        self.loading = Loading(Shelf(), self.store)
+        self.judging = Judging(self.loading, self.books, self.herald)
+        self.writing = Writing(self.loading, self.store, self.books)
 
 
 def submission(

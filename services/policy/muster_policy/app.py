@@ -1,7 +1,7 @@
 """Policy put together: the only file that knows every part.
 
-Order of the start: the policy file (a bad one ends the start), PostgreSQL, Kafka with the topics that policy owns, then
-gRPC, the relay, the consumer and the release of what waits.
+Order of the start: PostgreSQL and the policies that stand there, Kafka with the topics that policy owns, then gRPC, the
+relay, the consumer and the release of what waits.
 """
 
 from __future__ import annotations
@@ -26,12 +26,15 @@ from muster_chassis.retention import Retention
 from muster_chassis.rpc import Service, ServiceName, internal_server
 from muster_chassis.runtime import Runtime
 from muster_chassis.topics import SUBMISSIONS, TENANCY
-from muster_policy.adapters.file import PolicyFile
 from muster_policy.adapters.herald import KafkaHerald
+from muster_policy.adapters.old_file import check_old_file
+from muster_policy.adapters.policies import PostgresPolicies
 from muster_policy.adapters.postgres import PostgresBooks, forget
-from muster_policy.domain.bench import Bench
-from muster_policy.handlers import AT_ONCE, Handlers
-from muster_policy.rpc import policies_service
+from muster_policy.domain.standing import Shelf
+from muster_policy.handlers.judging import Judging
+from muster_policy.handlers.standing import Loading
+from muster_policy.handlers.writing import Writing
+from muster_policy.rpc import Policies, policies_service
 from muster_policy.settings import PolicySettings
 from muster_policy.stream import DECODER, Stream
 
@@ -43,20 +46,21 @@ _DRAIN_SECONDS: Final = 3.0
 
 async def compose(runtime: Runtime, settings: PolicySettings) -> None:
     """Opens everything and names the eternal tasks."""
-    bench = Bench()
-    if settings.policy_file is not None:
-        file = PolicyFile(settings.policy_file, bench)
-        await file.load()
-        runtime.eternal("policy file", file.watch)
+    await asyncio.to_thread(check_old_file, settings.policy_file)
     migrations = load(NAME, files("muster_policy") / "migrations")
     database = await Database.open(settings, source=NAME, migrations=migrations, health=runtime.health)
     runtime.close_last(database.close)
+    store, books = PostgresPolicies(), PostgresBooks()
+    loading = Loading(Shelf(), store)
+    async with database.unit() as unit:
+        await loading.seen(unit)  # not ready before every policy is compiled
     bus = Bus.of_service(NAME, database, settings.broker, client=settings.instance, health=runtime.health)
     runtime.close_last(bus.close)
     await bus.open()
-    handlers = Handlers(bench, PostgresBooks(), KafkaHerald())
-    await _serve(runtime, settings, database, policies_service(bench, handlers, database))
-    _flow(runtime, settings, database, bus, handlers)
+    judging = Judging(loading, books, KafkaHerald())
+    policies = Policies(database, loading, judging, Writing(loading, store, books), store, books)
+    await _serve(runtime, settings, database, policies_service(policies))
+    _flow(runtime, settings, database, bus, judging)
 
 
 async def _serve(runtime: Runtime, settings: PolicySettings, database: Database, policies: Service) -> None:
@@ -66,7 +70,7 @@ async def _serve(runtime: Runtime, settings: PolicySettings, database: Database,
     runtime.eternal("grpc health", server.run)
 
 
-def _flow(runtime: Runtime, settings: PolicySettings, database: Database, bus: Bus, handlers: Handlers) -> None:
+def _flow(runtime: Runtime, settings: PolicySettings, database: Database, bus: Bus, judging: Judging) -> None:
     relay = Relay(database, bus)
     notifications = Notifications(database)
     notifications.subscribe(OUTBOX, relay.wake)
@@ -76,7 +80,7 @@ def _flow(runtime: Runtime, settings: PolicySettings, database: Database, bus: B
         instance=settings.instance,
         name=NAME,
         topics=[SUBMISSIONS, TENANCY],
-        handler=Stream(handlers),
+        handler=Stream(judging),
         decoder=DECODER,
     )
     runtime.eternal("bus", bus.watch)
@@ -84,25 +88,25 @@ def _flow(runtime: Runtime, settings: PolicySettings, database: Database, bus: B
     runtime.eternal("relay", relay.run)
     runtime.eternal("notifications", notifications.run)
     runtime.eternal("consumer", consumer.run, stop=consumer.stop)
-    runtime.eternal("release", partial(release, database, handlers))
+    runtime.eternal("release", partial(release, database, judging))
     runtime.eternal("retention", Retention(database, forget=forget).run)
     runtime.drain(partial(relay.drain, _DRAIN_SECONDS))
 
 
-async def release(database: Database, handlers: Handlers) -> None:
+async def release(database: Database, judging: Judging) -> None:
     """Every two seconds judges what waited and no longer has to. An eternal task."""
     while True:
         await asyncio.sleep(_RELEASE_SECONDS)
         try:
             if await database.pool.fetchval("SELECT EXISTS (SELECT 1 FROM waiting)"):
-                await release_due(database, handlers)
+                await release_due(database, judging)
         except (*TRANSIENT, asyncpg.PostgresError, TimeoutError) as error:
             _log.warning("what waits could not be looked at, tried again", error=repr(error))
 
 
-async def release_due(database: Database, handlers: Handlers) -> None:
+async def release_due(database: Database, judging: Judging) -> None:
     """Judge all submissions that waited and can be judged now, batch by batch."""
     more = True
     while more:
         async with database.unit() as unit:
-            more = await handlers.release(unit) == AT_ONCE
+            more = await judging.release(unit)

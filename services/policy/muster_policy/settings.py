@@ -10,8 +10,9 @@ from muster_chassis.settings import InternalSettings
 
 
 class PolicySettings(InternalSettings):
-    """The one document that is in force."""
+    """Nothing of its own; a setting of earlier releases is known, so that an upgrade rules nothing silently."""
 
     policy_file: Path | None = Field(
-        default=None, description="The policy document; read again when it changes. Without it nothing is ruled."
+        default=None,
+        description="Gone: policies stand in the database. Where its file holds rules, policy does not start.",
     )

@@ -9,15 +9,17 @@ from collections.abc import Sequence
 from typing import Final
 
 from muster.events.v1 import submission_pb2 as events
+from muster.tenancy.v1 import tenancy_pb2
 from muster_chassis.codec import MessageDecoder
 from muster_chassis.events import LARGEST_VERSION, Event, Reject
 from muster_chassis.topics import TENANCY
 from muster_chassis.unit import Unit
 from muster_kernel.ids import is_uuid
-from muster_policy.handlers import Batch, Handlers
-from muster_policy.ports import Project, Submission
+from muster_policy.handlers.judging import Batch, Judging
+from muster_policy.ports import Department, Project, Submission
 
 _PROJECT: Final = "project/"
+_DEPARTMENT: Final = "department/"
 
 DECODER: Final = MessageDecoder(
     types=[
@@ -37,6 +39,7 @@ DECODER: Final = MessageDecoder(
         events.SpecChanged,
         events.DeletionRequested,
         events.WorkloadArchived,
+        events.DepartmentChanged,
         events.ProjectChanged,
     ],
 )
@@ -45,7 +48,7 @@ DECODER: Final = MessageDecoder(
 class Stream:
     """Turns a batch of events into one call of the handlers."""
 
-    def __init__(self, handlers: Handlers) -> None:
+    def __init__(self, handlers: Judging) -> None:
         self._handlers = handlers
 
     async def __call__(self, unit: Unit, received: Sequence[Event]) -> None:
@@ -60,10 +63,12 @@ class Stream:
                 case events.DeletionRequested(workload_id=workload) | events.WorkloadArchived(workload_id=workload):
                     batch.deletions.append(_checked(workload))
                 case events.ProjectChanged(project=project):
-                    pools = tuple(project.default_node_pools)
-                    batch.projects.append(Project(project.name, _bounded(project.version, "version"), pools))
+                    batch.projects.append(_project(project))
+                case events.DepartmentChanged(department=department):
+                    version, number = _bounded(department.version, "version"), _bounded(department.id, "id")
+                    batch.departments.append(Department(department.name, version, number))
                 case None if event.tombstone and event.origin.topic == TENANCY.name:
-                    batch.projects.extend(_gone(event))
+                    _gone(event, batch)
                 case _:
                     pass
         await self._handlers.on_batch(unit, batch)
@@ -90,6 +95,20 @@ def _bounded(number: int, what: str) -> int:
     return number
 
 
-def _gone(event: Event) -> list[Project]:
+def _project(project: tenancy_pb2.Project) -> Project:
+    return Project(
+        project.name,
+        _bounded(project.version, "version"),
+        tuple(project.default_node_pools),
+        id=_bounded(project.id, "id"),
+        department=project.department,
+        home_cluster=project.home_cluster,
+    )
+
+
+def _gone(event: Event, batch: Batch) -> None:
     key = (event.origin.key or b"").decode("utf-8", "replace")
-    return [Project(key.removeprefix(_PROJECT), 0, (), gone=True)] if key.startswith(_PROJECT) else []
+    if key.startswith(_PROJECT):
+        batch.projects.append(Project(key.removeprefix(_PROJECT), 0, (), gone=True))
+    elif key.startswith(_DEPARTMENT):
+        batch.departments.append(Department(key.removeprefix(_DEPARTMENT), 0, gone=True))

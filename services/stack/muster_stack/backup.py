@@ -125,7 +125,7 @@ def _write_down(layout: Layout, forgotten: list[str]) -> None:
 
 def _saved(layout: Layout) -> list[Path]:
     """The files and folders of keys, credentials and declarations that are there."""
-    wanted = (layout.sealing_keys, layout.identities, layout.credentials, layout.tls, layout.clusters, layout.policy)
+    wanted = (layout.sealing_keys, layout.identities, layout.credentials, layout.tls, layout.clusters)
     return [path for path in wanted if path.exists()]
 
 

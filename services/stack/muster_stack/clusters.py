@@ -1,7 +1,7 @@
-"""The clusters that a fresh stack declares, and the policy it begins with.
+"""The clusters that a fresh stack declares.
 
 Called by the keeper. The files are the user's once written: an edit stays, a deleted cluster comes back only where no
-other is declared. What they may contain is documented in docs/ and read by the cluster agent and the policy service.
+other is declared. What they may contain is documented in docs/ and read by the cluster agent.
 """
 
 from __future__ import annotations
@@ -22,13 +22,11 @@ DEFAULTS: Final = ("north", "south")
 
 
 def write_defaults(layout: Layout) -> None:
-    """Writes the default declarations where there are none, and the default policy where there is none."""
+    """Writes the default declarations where there are none."""
     defaults = resources.files("muster_stack") / "defaults"
     if not any(layout.clusters.glob("*.yaml")):
         for name in DEFAULTS:
             (layout.clusters / f"{name}.yaml").write_text((defaults / f"{name}.yaml").read_text())
-    if not layout.policy.exists():
-        layout.policy.write_text((defaults / "policy.yaml").read_text())
 
 
 def declared(layout: Layout) -> list[Cluster]:

@@ -115,8 +115,8 @@ class Layout:
         return self.root / "clusters"
 
     @property
-    def policy(self) -> Path:
-        """The policy document."""
+    def old_policy(self) -> Path:
+        """The policy file of earlier releases; policies stand in the database now."""
         return self.root / "policy.yaml"
 
     def agent(self, cluster: str) -> Path:

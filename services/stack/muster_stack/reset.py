@@ -1,7 +1,7 @@
 """`muster reset`: delete what a stack on this machine has stored, so that the next `muster up` begins empty.
 
 Holds: nothing is deleted while anything of the stack runs, nor before a person has agreed; only a folder that a stack
-has made is touched; what people write themselves (the declarations of clusters, the policy) stays unless they say so.
+has made is touched; what people write themselves (the declarations of clusters) stays unless they say so.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def reset(
     *,
     data: Data = None,
     everything: Annotated[
-        bool, Parameter(name="--all", help="Also the declarations of clusters and the policy.", negative="")
+        bool, Parameter(name="--all", help="Also the declarations of clusters.", negative="")
     ] = False,
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], help="Do not ask.", negative="")] = False,
 ) -> int:
@@ -50,14 +50,14 @@ def reset(
     except StackError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    kept = "" if everything else "; clusters and policy.yaml stay (--all deletes them too)"
+    kept = "" if everything else "; the declarations of clusters stay (--all deletes them too)"
     sys.stdout.write(f"the data in {layout.root} is deleted{kept}\n")
     return 0
 
 
 def doomed_of(layout: Layout, *, everything: bool) -> list[Path]:
     """What is deleted. The lock stays: it is held, and a keeper that starts meanwhile has to see it."""
-    kept = {layout.lock} if everything else {layout.lock, layout.clusters, layout.policy}
+    kept = {layout.lock} if everything else {layout.lock, layout.clusters}
     return sorted(path for path in layout.root.iterdir() if path not in kept)
 
 

@@ -285,7 +285,7 @@ class Application:
             _served(
                 policies_pb2,
                 policies_pb2_grpc.add_PoliciesServiceServicer_to_server,
-                Policies(self.access, self.policy, Asking(self.drafts)),
+                Policies(self.database, self.access, self.policy, Asking(self.drafts)),
             ),
             _served(
                 agent_gateway_pb2,

@@ -20,7 +20,7 @@ SECRET_SEARCH: Final = """
 import os
 folder = os.getcwd()
 while True:
-    for name in ("credentials/admin.json", "secrets.json", "stack.json", "policy.yaml", "lock"):
+    for name in ("credentials/admin.json", "secrets.json", "stack.json", "lock"):
         try:
             open(os.path.join(folder, name), "rb").close()
             print("REACHED", os.path.join(folder, name))
@@ -34,7 +34,7 @@ print("SEARCHED")
 """Every folder above the working folder, for files of the stack. Prints what it could open."""
 
 RELATIVE_WRITES: Final = """
-for name in ("policy.yaml", "stack.json", "sealing-keys", "../policy.yaml", "../../../../../../policy.yaml"):
+for name in ("secrets.json", "stack.json", "sealing-keys", "../secrets.json", "../../../../../../secrets.json"):
     try:
         open(name, "w").write("name: stolen\\n")
         print("WROTE", name)
@@ -42,7 +42,7 @@ for name in ("policy.yaml", "stack.json", "sealing-keys", "../policy.yaml", "../
         print("NOT", name, error)
 print("TRIED")
 """
-"""A training that writes a policy into its working folder, and above."""
+"""A training that writes files of the stack's names into its working folder, and above."""
 
 OTHER_RUNS: Final = """
 import os
@@ -60,13 +60,13 @@ async def search_upwards(stage: Stage) -> Verdict:
     return _judged(await stage.run_replica(SECRET_SEARCH), "REACHED", "SEARCHED")
 
 
-async def write_policy(stage: Stage) -> Verdict:
-    """Change the tenant's policy by a relative path."""
-    before = stage.layout.policy.read_bytes()
+async def write_secrets(stage: Stage) -> Verdict:
+    """Change the stack's secrets by a relative path."""
+    before = stage.layout.secrets.read_bytes()
     log = await stage.run_replica(RELATIVE_WRITES)
-    if stage.layout.policy.read_bytes() != before:
-        return broken("policy.yaml of the stack was changed by a relative path")
-    return held("policy.yaml is unchanged") if "TRIED" in log else broken(f"the replica did not try: {log[-200:]}")
+    if stage.layout.secrets.read_bytes() != before:
+        return broken("secrets.json of the stack was changed by a relative path")
+    return held("secrets.json is unchanged") if "TRIED" in log else broken(f"the replica did not try: {log[-200:]}")
 
 
 async def read_other_runs(stage: Stage) -> Verdict:
@@ -120,7 +120,7 @@ def _judged(log: str, bad: str, end: str) -> Verdict:
 ATTACKS: Final = (
     Attack("A1", "stack-files-above-the-cwd", Actor.REPLICA, search_upwards, f"{_PROOF}::test_from_the_data_folder"),
     Attack(
-        "A1", "policy-by-relative-path", Actor.REPLICA, write_policy, f"{_PROOF}::test_in_the_data_folder_writes_land"
+        "A1", "secrets-by-relative-path", Actor.REPLICA, write_secrets, f"{_PROOF}::test_in_the_data_folder_writes_land"
     ),
     Attack(
         "A1",

@@ -139,9 +139,9 @@ async def read_credentials(stage: Stage) -> Verdict:
     return judged(await stage.run_replica(READ_FILES.format(paths=paths)), "READ")
 
 
-async def write_policy(stage: Stage) -> Verdict:
-    """Change the policy, a cluster file and the credentials by their absolute paths."""
-    files = [stage.layout.policy, *stage.layout.clusters.glob("*.yaml"), *_credentials(stage)]
+async def write_secrets(stage: Stage) -> Verdict:
+    """Change the secrets, a cluster file and the credentials by their absolute paths."""
+    files = [stage.layout.secrets, *stage.layout.clusters.glob("*.yaml"), *_credentials(stage)]
     before = {path: (path.read_bytes(), path.stat().st_mode) for path in files}
     log = await stage.run_replica(WRITE_FILES.format(paths=json.dumps([str(path) for path in files])))
     changed = [path.name for path, state in before.items() if (path.read_bytes(), path.stat().st_mode) != state]
@@ -200,7 +200,7 @@ def judged(log: str, *bad: str) -> Verdict:
 
 ATTACKS: Final = (
     Attack("A2", "credentials-by-path", Actor.REPLICA, read_credentials, f"{_PROOF}::test_unconfined_it_reads_them"),
-    Attack("A2", "policy-by-path", Actor.REPLICA, write_policy, f"{_PROOF}::test_unconfined_it_changes_them"),
+    Attack("A2", "secrets-by-path", Actor.REPLICA, write_secrets, f"{_PROOF}::test_unconfined_it_changes_them"),
     Attack("A2", "services-in-proc", Actor.REPLICA, other_processes, f"{_PROOF}::test_unconfined_it_sees_processes"),
     Attack("A2", "powers-of-root", Actor.REPLICA, powers, f"{_PROOF}::test_unconfined_it_keeps_its_powers"),
     Attack("A2", "links-for-the-agent", Actor.REPLICA, links, f"{_PROOF}::test_a_reader_that_follows_links_is_led"),

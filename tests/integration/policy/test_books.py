@@ -15,12 +15,14 @@ from muster_chassis.database import Database
 from muster_chassis.migrations import load
 from muster_chassis.retention import Retention
 from muster_chassis.unit import Unit
-from muster_policy import app, handlers
+from muster_policy import app
 from muster_policy.adapters.herald import KafkaHerald
+from muster_policy.adapters.policies import PostgresPolicies
 from muster_policy.adapters.postgres import PostgresBooks, forget
-from muster_policy.domain.bench import Bench
-from muster_policy.handlers import Handlers
-from muster_policy.ports import Books, Project, Told
+from muster_policy.domain.standing import Shelf
+from muster_policy.handlers import judging
+from muster_policy.handlers.standing import Loading
+from muster_policy.ports import Books, Department, Project, Told
 from tests.support.policy_books import MemoryBooks, no_unit, submission
 from tests.support.stations import settings
 
@@ -78,6 +80,18 @@ async def test_projects_only_become_newer(house: House) -> None:
         assert (await house.books.projects(unit, ["a"]))["a"] == Project("a", 1, ("z",))
 
 
+async def test_the_organisation_is_what_its_newest_versions_say(house: House) -> None:
+    vision = Project("vision", 2, (), id=7, department="research", home_cluster="east")
+    async with house.unit() as unit:
+        await house.books.change_departments(unit, [Department("research", 3, 4), Department("sales", 1, 5)])
+        await house.books.change_departments(unit, [Department("research", 2, 9), Department("sales", 0, gone=True)])
+        await house.books.change(unit, [vision, Project("old", 1, ())])
+        await house.books.change(unit, [Project("old", 0, (), gone=True)])
+        found = await house.books.tenancy(unit)
+    assert found.departments == {"research": Department("research", 3, 4)}
+    assert found.projects == {"vision": vision}
+
+
 async def test_what_waits_is_taken_once_when_its_project_is_there(house: House) -> None:
     late = submission(1, needs=2, trace="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
     async with house.unit() as unit:
@@ -106,14 +120,14 @@ async def test_rows_of_deleted_workloads_go_in_the_end(database: Any) -> None:
 
 
 async def test_all_that_waited_is_judged_in_one_round(database: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (app, handlers):
-        monkeypatch.setattr(module, "AT_ONCE", 2)
+    monkeypatch.setattr(judging, "AT_ONCE", 2)
     async with opened(database.url("policy")) as here:
         books = PostgresBooks()
         async with here.unit() as unit:
             await books.wait(unit, [submission(number) for number in range(1, 6)])
             await books.wait(unit, [submission(6, needs=2)])
             await books.change(unit, [Project("team-a", 1, ())])
-        await app.release_due(here, Handlers(Bench(), books, KafkaHerald()))
+        loading = Loading(Shelf(), PostgresPolicies())
+        await app.release_due(here, judging.Judging(loading, books, KafkaHerald()))
         assert await here.pool.fetchval("SELECT count(*) FROM waiting") == 1
         assert await here.pool.fetchval("SELECT count(*) FROM verdicts") == 5

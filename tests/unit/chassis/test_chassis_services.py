@@ -70,7 +70,7 @@ class Letters(dead_letters_pb2_grpc.DeadLettersServiceServicer):
 def test_every_method_behind_submission_names_its_callers() -> None:
     served = [
         dead_letters_service(NOTHING),
-        policies_service(NOTHING, NOTHING, NOTHING),
+        policies_service(NOTHING),
         *scheduler_services(NOTHING),
         refused_calls_service(NOTHING),
     ]

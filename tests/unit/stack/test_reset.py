@@ -18,7 +18,7 @@ from tests.support.folders import deep_folders
 def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
     made = Layout.of(tmp_path / "stack")
     made.make()
-    for name in ("lock", "stack.json", "policy.yaml", "clusters/north.yaml", "kafka/log", "secrets.json"):
+    for name in ("lock", "stack.json", "clusters/north.yaml", "kafka/log", "secrets.json"):
         (made.root / name).write_text("x")
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     return made
@@ -30,7 +30,7 @@ def _names(folder: Path) -> set[str]:
 
 def test_the_data_goes_and_what_a_person_wrote_stays(layout: Layout) -> None:
     assert reset(data=layout.root, yes=True) == 0
-    assert _names(layout.root) == {"lock", "policy.yaml", "clusters"}
+    assert _names(layout.root) == {"lock", "clusters"}
     assert layout.clusters.joinpath("north.yaml").exists()
 
 

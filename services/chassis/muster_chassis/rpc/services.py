@@ -65,7 +65,16 @@ _METHODS: Final = {
         "ReleaseQuarantine",
         "SetNodeLayout",
     ),
-    "PoliciesService": ("GetEffectivePolicy", "JudgeWorkloads"),
+    "PoliciesService": (
+        "ApplyPolicies",
+        "DeletePolicy",
+        "GetEffectivePolicy",
+        "GetPolicy",
+        "JudgeWorkloads",
+        "ListPolicies",
+        "ListPolicyVersions",
+        "RollbackPolicy",
+    ),
     "RefusedCallsService": ("TakeRefusedCalls",),
     "DeadLettersService": (
         "DiscardDeadLetters",

@@ -12,8 +12,10 @@ scope from outside. Called by the service and by the command. Pure.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping as Mapped
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -32,15 +34,17 @@ _MEMBERS: Final = ("kind", "name", "workload", "scope", "policy")
 _SCOPES: Final = "tenant, {cluster: NAME}, {department: NAME} or {project: NAME}"
 _LONGEST_NAME: Final = 253
 _SYSTEM: Final = "system"
+_PARTING: Final = re.compile(r"(---|\.\.\.)\s*(#.*)?$")
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyDocument:
-    """One document. policy: None where it could not be read. line: where it begins."""
+    """One document. policy: None where it could not be read. line: where it begins. text: it alone, with its frame."""
 
     policy: Policy | None
     violations: list[Violation] = field(default_factory=list)
     line: int = 1
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +58,30 @@ class Frame:
 
 def read_policies(text: str, frame: Frame | None = None) -> list[PolicyDocument]:
     """The policies of a text, in its order. frame: for bodies that stand alone. Bad documents have violations."""
-    found = [_document(each, frame) for each in load(text, MOST_DOCUMENTS) if not _empty(each)]
+    every = load(text, MOST_DOCUMENTS)
+    parts = _parts(text, every)
+    found = [_document(each, parts[index], frame) for index, each in enumerate(every) if not _empty(each)]
+    if frame is not None and len(found) > 1:
+        said = "a body without kind and scope stands alone in its text"
+        found[1] = replace(found[1], policy=None, violations=[Violation("", said, found[1].line, 1, "one document")])
     return _once(found)
+
+
+def _parts(text: str, every: list[Loaded]) -> list[str]:
+    """The text of each document, without the lines that part them."""
+    lines = text.splitlines()
+    ends = [each.line - 1 for each in every[1:]] + [len(lines)]
+    parts: list[str] = []
+    begin = 0
+    for end in ends:
+        part = lines[begin:end]
+        while part and _PARTING.match(part[-1]):
+            part.pop()
+        while part and _PARTING.match(part[0]):
+            part.pop(0)
+        parts.append("\n".join(part).strip("\n") + "\n")
+        begin = end
+    return parts
 
 
 def _empty(loaded: Loaded) -> bool:
@@ -63,13 +89,23 @@ def _empty(loaded: Loaded) -> bool:
     return not loaded.violations and (root is None or (isinstance(root, Scalar) and root.null))
 
 
-def _document(loaded: Loaded, frame: Frame | None) -> PolicyDocument:
+def _document(loaded: Loaded, text: str, frame: Frame | None) -> PolicyDocument:
     reader = NodeReader()
     reader.found.extend(loaded.violations)
     policy = None
     if loaded.root is not None and not reader.found:
         policy = _Framed(reader).read(loaded.root) if frame is None else _bare(reader, loaded.root, frame)
-    return PolicyDocument(policy if not reader.found else None, reader.found, loaded.line)
+    whole = text if frame is None else framed(text, frame)
+    return PolicyDocument(policy if not reader.found else None, reader.found, loaded.line, whole)
+
+
+def framed(body: str, frame: Frame) -> str:
+    """The document of a body: with its kind of workload, its scope and its name around it."""
+    scope = frame.scope
+    where = f"{{{scope.level}: {json.dumps(scope.unit)}}}" if scope.unit else str(scope.level)
+    name = [f"name: {json.dumps(frame.name)}"] if frame.name else []
+    lines = [f"kind: {POLICY}", *name, f"workload: {frame.kind.word}", f"scope: {where}", "policy:"]
+    return "\n".join([*lines, *(f"  {line}" if line else "" for line in body.splitlines())]) + "\n"
 
 
 def _bare(reader: NodeReader, node: Node, frame: Frame) -> Policy:

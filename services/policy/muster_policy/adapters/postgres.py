@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from muster.events.v1.submission_pb2 import WorkloadSubmitted
 from muster_chassis.connection import AnyConnection
 from muster_chassis.unit import Unit
-from muster_policy.ports import Key, Project, Submission, Told
+from muster_policy.ports import Department, Directory, Key, Project, Submission, Told
 
 _VERDICTS: Final = """
 SELECT v.workload_id, v.generation, v.type, v.message
@@ -20,15 +20,29 @@ INSERT INTO verdicts (workload_id, generation, type, message, at)
 SELECT w, g, t, m, $5 FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::bytea[]) AS u(w, g, t, m)
 """
 _CHANGE: Final = """
-INSERT INTO projects AS p (name, version, node_pools, gone)
-SELECT n, v, string_to_array(nullif(l, ''), ','), g
-FROM unnest($1::text[], $2::bigint[], $3::text[], $4::boolean[]) AS u(n, v, l, g)
+INSERT INTO projects AS p (name, version, node_pools, gone, id, department, home_cluster)
+SELECT n, v, string_to_array(nullif(l, ''), ','), g, i, d, h
+FROM unnest($1::text[], $2::bigint[], $3::text[], $4::boolean[], $5::bigint[], $6::text[], $7::text[])
+     AS u(n, v, l, g, i, d, h)
 ON CONFLICT (name) DO UPDATE
 SET gone = excluded.gone,
     version = CASE WHEN excluded.gone THEN p.version ELSE excluded.version END,
-    node_pools = CASE WHEN excluded.gone THEN p.node_pools ELSE excluded.node_pools END
+    node_pools = CASE WHEN excluded.gone THEN p.node_pools ELSE excluded.node_pools END,
+    id = CASE WHEN excluded.gone THEN p.id ELSE excluded.id END,
+    department = CASE WHEN excluded.gone THEN p.department ELSE excluded.department END,
+    home_cluster = CASE WHEN excluded.gone THEN p.home_cluster ELSE excluded.home_cluster END
 WHERE excluded.gone OR p.gone OR excluded.version >= p.version
 """
+_CHANGE_DEPARTMENTS: Final = """
+INSERT INTO departments AS d (name, version, id, gone)
+SELECT n, v, i, g FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::boolean[]) AS u(n, v, i, g)
+ON CONFLICT (name) DO UPDATE
+SET gone = excluded.gone,
+    version = CASE WHEN excluded.gone THEN d.version ELSE excluded.version END,
+    id = CASE WHEN excluded.gone THEN d.id ELSE excluded.id END
+WHERE excluded.gone OR d.gone OR excluded.version >= d.version
+"""
+_PROJECTS: Final = "SELECT name, version, node_pools, gone, id, department, home_cluster FROM projects"
 _WAIT: Final = """
 INSERT INTO waiting (workload_id, generation, project, needs, message, trace, at)
 SELECT w, g, p, n, m, t, $7
@@ -67,11 +81,8 @@ class PostgresBooks:
 
     async def projects(self, unit: Unit, names: Iterable[str]) -> Mapping[str, Project]:
         """The copies of the projects that are known."""
-        rows = await unit.connection.fetch(
-            "SELECT name, version, node_pools, gone FROM projects WHERE name = ANY($1::text[])", list(names)
-        )
-        found = (Project(row["name"], row["version"], tuple(row["node_pools"] or ()), row["gone"]) for row in rows)
-        return {project.name: project for project in found}
+        rows = await unit.connection.fetch(f"{_PROJECTS} WHERE name = ANY($1::text[])", list(names))
+        return {row["name"]: _project(row) for row in rows}
 
     async def change(self, unit: Unit, projects: Sequence[Project]) -> None:
         """Takes newer versions of projects; an older one changes nothing."""
@@ -83,6 +94,29 @@ class PostgresBooks:
             [each.version for each in rows],
             [",".join(each.node_pools) for each in rows],
             [each.gone for each in rows],
+            [each.id for each in rows],
+            [each.department for each in rows],
+            [each.home_cluster for each in rows],
+        )
+
+    async def change_departments(self, unit: Unit, departments: Sequence[Department]) -> None:
+        """Takes newer versions of departments; an older one changes nothing."""
+        rows = list({department.name: department for department in departments}.values())
+        await unit.connection.execute(
+            _CHANGE_DEPARTMENTS,
+            [each.name for each in rows],
+            [each.version for each in rows],
+            [each.id for each in rows],
+            [each.gone for each in rows],
+        )
+
+    async def tenancy(self, unit: Unit) -> Directory:
+        """All projects and departments that there are."""
+        projects = await unit.connection.fetch(f"{_PROJECTS} WHERE NOT gone")
+        departments = await unit.connection.fetch("SELECT name, version, id FROM departments WHERE NOT gone")
+        return Directory(
+            {row["name"]: _project(row) for row in projects},
+            {row["name"]: Department(row["name"], row["version"], row["id"]) for row in departments},
         )
 
     async def wait(self, unit: Unit, submissions: Sequence[Submission]) -> None:
@@ -107,6 +141,11 @@ class PostgresBooks:
         """Notes that somebody wants these workloads gone: nothing of them waits any longer."""
         unit.mark_ended(workloads)
         await unit.connection.execute(_DELETED, list(workloads))
+
+
+def _project(row: Any) -> Project:
+    pools = tuple(row["node_pools"] or ())
+    return Project(row["name"], row["version"], pools, row["gone"], row["id"], row["department"], row["home_cluster"])
 
 
 async def forget(connection: AnyConnection, workloads: Sequence[str]) -> None:

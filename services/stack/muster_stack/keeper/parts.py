@@ -246,7 +246,9 @@ class _Maker:
             }
         trust = {"MUSTER_TRUST_FILE": str(identities.trust(self._layout))}
         if service == POLICY:
-            return trust | {"MUSTER_POLICY_FILE": str(self._layout.policy)}
+            # Of a data folder that an earlier release made: policy says what to do with a file that holds rules.
+            old = self._layout.old_policy
+            return trust | ({"MUSTER_POLICY_FILE": str(old)} if old.exists() else {})
         if service == SCHEDULER:
             return trust | {"MUSTER_ASSIGNMENTS_KEY_FILE": str(identities.assignments_key(self._layout))}
         return trust

@@ -38,6 +38,7 @@ class Verb(StrEnum):
     TRIGGERS_READ = "triggers.read"
     TRIGGERS_WRITE = "triggers.write"
     POLICIES_READ = "policies.read"
+    POLICIES_WRITE = "policies.write"  # in the place of the policy's scope
     SECRETS_WRITE = "secrets.write"
     PROJECTS_READ = "projects.read"
     PROJECTS_CREATE = "projects.create"
@@ -137,7 +138,13 @@ _RESEARCHER: Final = _VIEWER | {
     Verb.TEMPLATES_WRITE,
     Verb.SECRETS_WRITE,
 }
-_PROJECT_ADMIN: Final = _RESEARCHER | {Verb.TRIGGERS_WRITE, Verb.ACCESS_READ, Verb.ACCESS_WRITE, Verb.AUDIT_READ}
+_PROJECT_ADMIN: Final = _RESEARCHER | {
+    Verb.TRIGGERS_WRITE,
+    Verb.POLICIES_WRITE,
+    Verb.ACCESS_READ,
+    Verb.ACCESS_WRITE,
+    Verb.AUDIT_READ,
+}
 _DEPARTMENT_ADMIN: Final = _PROJECT_ADMIN | {
     Verb.PROJECTS_CREATE,
     Verb.PROJECTS_CHANGE,

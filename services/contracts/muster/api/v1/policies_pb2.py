@@ -22,29 +22,76 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from muster.api.v1 import workloads_pb2 as muster_dot_api_dot_v1_dot_workloads__pb2
 from muster.events.v1 import policy_pb2 as muster_dot_events_dot_v1_dot_policy__pb2
 from muster.events.v1 import submission_pb2 as muster_dot_events_dot_v1_dot_submission__pb2
 from muster.policy.v1 import policy_pb2 as muster_dot_policy_dot_v1_dot_policy__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cmuster/api/v1/policies.proto\x12\rmuster.api.v1\x1a\x1dmuster/api/v1/workloads.proto\x1a\x1dmuster/events/v1/policy.proto\x1a!muster/events/v1/submission.proto\x1a\x1dmuster/policy/v1/policy.proto\",\n\x19GetEffectivePolicyRequest\x12\x0f\n\x07project\x18\x01 \x01(\t\"]\n\x1aGetEffectivePolicyResponse\x12-\n\x08policies\x18\x01 \x03(\x0b\x32\x1b.muster.policy.v1.PolicyRef\x12\x10\n\x08\x64ocument\x18\x02 \x01(\t\"}\n\x15JudgeWorkloadsRequest\x12,\n\x06\x64rafts\x18\x01 \x03(\x0b\x32\x1c.muster.api.v1.WorkloadDraft\x12\x36\n\tsubmitted\x18\x02 \x03(\x0b\x32#.muster.events.v1.WorkloadSubmitted\"F\n\x16JudgeWorkloadsResponse\x12,\n\njudgements\x18\x01 \x03(\x0b\x32\x18.muster.api.v1.Judgement\"\x86\x01\n\tJudgement\x12\x36\n\x08\x61\x64mitted\x18\x01 \x01(\x0b\x32\".muster.events.v1.WorkloadAdmittedH\x00\x12\x36\n\x08rejected\x18\x02 \x01(\x0b\x32\".muster.events.v1.WorkloadRejectedH\x00\x42\t\n\x07verdict2\xdb\x01\n\x0fPoliciesService\x12i\n\x12GetEffectivePolicy\x12(.muster.api.v1.GetEffectivePolicyRequest\x1a).muster.api.v1.GetEffectivePolicyResponse\x12]\n\x0eJudgeWorkloads\x12$.muster.api.v1.JudgeWorkloadsRequest\x1a%.muster.api.v1.JudgeWorkloadsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cmuster/api/v1/policies.proto\x12\rmuster.api.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dmuster/api/v1/workloads.proto\x1a\x1dmuster/events/v1/policy.proto\x1a!muster/events/v1/submission.proto\x1a\x1dmuster/policy/v1/policy.proto\"*\n\x0bPolicyScope\x12\r\n\x05level\x18\x01 \x01(\t\x12\x0c\n\x04unit\x18\x02 \x01(\t\"\xac\x02\n\x06Policy\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x10\n\x08workload\x18\x03 \x01(\t\x12)\n\x05scope\x18\x04 \x01(\x0b\x32\x1a.muster.api.v1.PolicyScope\x12\x0f\n\x07version\x18\x05 \x01(\x04\x12\x10\n\x08\x64ocument\x18\x06 \x01(\t\x12\x0e\n\x06source\x18\x07 \x01(\t\x12.\n\ncreated_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ncreated_by\x18\t \x01(\t\x12.\n\nupdated_at\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nupdated_by\x18\x0b \x01(\t\x12\x10\n\x08warnings\x18\x0c \x03(\t\"s\n\nPolicyText\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x0c\n\x04\x66ile\x18\x02 \x01(\t\x12\x10\n\x08workload\x18\x03 \x01(\t\x12)\n\x05scope\x18\x04 \x01(\x0b\x32\x1a.muster.api.v1.PolicyScope\x12\x0c\n\x04name\x18\x05 \x01(\t\"D\n\x0bPolicyReach\x12\x0e\n\x06tenant\x18\x01 \x01(\x08\x12\x13\n\x0b\x64\x65partments\x18\x02 \x03(\t\x12\x10\n\x08projects\x18\x03 \x03(\t\"[\n\x0cPolicyAuthor\x12\x0f\n\x07subject\x18\x01 \x01(\t\x12\x0f\n\x07\x63hannel\x18\x02 \x01(\t\x12)\n\x05reach\x18\x03 \x01(\x0b\x32\x1a.muster.api.v1.PolicyReach\"\xa6\x02\n\x14\x41pplyPoliciesRequest\x12(\n\x05texts\x18\x01 \x03(\x0b\x32\x19.muster.api.v1.PolicyText\x12\x0e\n\x06source\x18\x02 \x01(\t\x12\r\n\x05prune\x18\x03 \x01(\x08\x12\x13\n\x0b\x61llow_empty\x18\x04 \x01(\x08\x12\x11\n\ttake_over\x18\x05 \x01(\x08\x12\x16\n\x0etake_ownership\x18\x06 \x01(\x08\x12\x15\n\rvalidate_only\x18\x07 \x01(\x08\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12\x18\n\x10\x65xpected_version\x18\t \x01(\x04\x12\x17\n\x0fidempotency_key\x18\n \x01(\t\x12+\n\x06\x61uthor\x18\x0b \x01(\x0b\x32\x1b.muster.api.v1.PolicyAuthor\"e\n\rWrittenPolicy\x12%\n\x06policy\x18\x01 \x01(\x0b\x32\x15.muster.api.v1.Policy\x12-\n\x07outcome\x18\x02 \x01(\x0e\x32\x1c.muster.api.v1.PolicyOutcome\"Y\n\x15\x41pplyPoliciesResponse\x12.\n\x08policies\x18\x01 \x03(\x0b\x32\x1c.muster.api.v1.WrittenPolicy\x12\x10\n\x08revision\x18\x02 \x01(\x04\"T\n\tPolicyKey\x12\n\n\x02id\x18\x01 \x01(\t\x12\x10\n\x08workload\x18\x02 \x01(\t\x12)\n\x05scope\x18\x03 \x01(\x0b\x32\x1a.muster.api.v1.PolicyScope\"9\n\x10GetPolicyRequest\x12%\n\x03key\x18\x01 \x01(\x0b\x32\x18.muster.api.v1.PolicyKey\":\n\x11GetPolicyResponse\x12%\n\x06policy\x18\x01 \x01(\x0b\x32\x15.muster.api.v1.Policy\"\x89\x01\n\x13ListPoliciesRequest\x12\x10\n\x08workload\x18\x01 \x01(\t\x12)\n\x05scope\x18\x02 \x01(\x0b\x32\x1a.muster.api.v1.PolicyScope\x12\x0e\n\x06source\x18\x03 \x01(\t\x12\x11\n\tpage_size\x18\x04 \x01(\r\x12\x12\n\npage_token\x18\x05 \x01(\t\"j\n\x14ListPoliciesResponse\x12\'\n\x08policies\x18\x01 \x03(\x0b\x32\x15.muster.api.v1.Policy\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\x04\"\xc3\x01\n\x13\x44\x65letePolicyRequest\x12%\n\x03key\x18\x01 \x01(\x0b\x32\x18.muster.api.v1.PolicyKey\x12\x18\n\x10\x65xpected_version\x18\x02 \x01(\x04\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\x12\x17\n\x0fidempotency_key\x18\x05 \x01(\t\x12+\n\x06\x61uthor\x18\x06 \x01(\x0b\x32\x1b.muster.api.v1.PolicyAuthor\"O\n\x14\x44\x65letePolicyResponse\x12%\n\x06policy\x18\x01 \x01(\x0b\x32\x15.muster.api.v1.Policy\x12\x10\n\x08revision\x18\x02 \x01(\x04\"\x9b\x01\n\rPolicyVersion\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x0e\n\x06\x61uthor\x18\x02 \x01(\t\x12&\n\x02\x61t\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07\x63hannel\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x0e\n\x06source\x18\x06 \x01(\t\x12\x10\n\x08\x64ocument\x18\x07 \x01(\t\"B\n\x19ListPolicyVersionsRequest\x12%\n\x03key\x18\x01 \x01(\x0b\x32\x18.muster.api.v1.PolicyKey\"s\n\x1aListPolicyVersionsResponse\x12%\n\x06policy\x18\x01 \x01(\x0b\x32\x15.muster.api.v1.Policy\x12.\n\x08versions\x18\x02 \x03(\x0b\x32\x1c.muster.api.v1.PolicyVersion\"\xbc\x01\n\x15RollbackPolicyRequest\x12%\n\x03key\x18\x01 \x01(\x0b\x32\x18.muster.api.v1.PolicyKey\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\x12\x17\n\x0fidempotency_key\x18\x05 \x01(\t\x12+\n\x06\x61uthor\x18\x06 \x01(\x0b\x32\x1b.muster.api.v1.PolicyAuthor\"X\n\x16RollbackPolicyResponse\x12,\n\x06policy\x18\x01 \x01(\x0b\x32\x1c.muster.api.v1.WrittenPolicy\x12\x10\n\x08revision\x18\x02 \x01(\x04\"c\n\x19GetEffectivePolicyRequest\x12\x0f\n\x07project\x18\x01 \x01(\t\x12\x10\n\x08workload\x18\x02 \x01(\t\x12\x0f\n\x07\x63luster\x18\x03 \x01(\t\x12\x12\n\ndepartment\x18\x04 \x01(\t\"g\n\rEffectiveRule\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04rule\x18\x02 \x01(\t\x12\r\n\x05value\x18\x03 \x01(\t\x12+\n\x06policy\x18\x04 \x01(\x0b\x32\x1b.muster.policy.v1.PolicyRef\"j\n\x10\x45\x66\x66\x65\x63tiveDefault\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04item\x18\x02 \x01(\t\x12\r\n\x05value\x18\x03 \x01(\t\x12+\n\x06policy\x18\x04 \x01(\x0b\x32\x1b.muster.policy.v1.PolicyRef\"\xd5\x01\n\x1aGetEffectivePolicyResponse\x12-\n\x08policies\x18\x01 \x03(\x0b\x32\x1b.muster.policy.v1.PolicyRef\x12+\n\x05rules\x18\x03 \x03(\x0b\x32\x1c.muster.api.v1.EffectiveRule\x12\x31\n\x08\x64\x65\x66\x61ults\x18\x04 \x03(\x0b\x32\x1f.muster.api.v1.EffectiveDefault\x12\x10\n\x08warnings\x18\x05 \x03(\t\x12\x10\n\x08revision\x18\x06 \x01(\x04J\x04\x08\x02\x10\x03\"}\n\x15JudgeWorkloadsRequest\x12,\n\x06\x64rafts\x18\x01 \x03(\x0b\x32\x1c.muster.api.v1.WorkloadDraft\x12\x36\n\tsubmitted\x18\x02 \x03(\x0b\x32#.muster.events.v1.WorkloadSubmitted\"X\n\x16JudgeWorkloadsResponse\x12,\n\njudgements\x18\x01 \x03(\x0b\x32\x18.muster.api.v1.Judgement\x12\x10\n\x08revision\x18\x02 \x01(\x04\"\x86\x01\n\tJudgement\x12\x36\n\x08\x61\x64mitted\x18\x01 \x01(\x0b\x32\".muster.events.v1.WorkloadAdmittedH\x00\x12\x36\n\x08rejected\x18\x02 \x01(\x0b\x32\".muster.events.v1.WorkloadRejectedH\x00\x42\t\n\x07verdict*\xa1\x01\n\rPolicyOutcome\x12\x1e\n\x1aPOLICY_OUTCOME_UNSPECIFIED\x10\x00\x12\x1a\n\x16POLICY_OUTCOME_CREATED\x10\x01\x12\x1a\n\x16POLICY_OUTCOME_CHANGED\x10\x02\x12\x1c\n\x18POLICY_OUTCOME_UNCHANGED\x10\x03\x12\x1a\n\x16POLICY_OUTCOME_REMOVED\x10\x04\x32\x83\x06\n\x0fPoliciesService\x12Z\n\rApplyPolicies\x12#.muster.api.v1.ApplyPoliciesRequest\x1a$.muster.api.v1.ApplyPoliciesResponse\x12N\n\tGetPolicy\x12\x1f.muster.api.v1.GetPolicyRequest\x1a .muster.api.v1.GetPolicyResponse\x12W\n\x0cListPolicies\x12\".muster.api.v1.ListPoliciesRequest\x1a#.muster.api.v1.ListPoliciesResponse\x12W\n\x0c\x44\x65letePolicy\x12\".muster.api.v1.DeletePolicyRequest\x1a#.muster.api.v1.DeletePolicyResponse\x12i\n\x12ListPolicyVersions\x12(.muster.api.v1.ListPolicyVersionsRequest\x1a).muster.api.v1.ListPolicyVersionsResponse\x12]\n\x0eRollbackPolicy\x12$.muster.api.v1.RollbackPolicyRequest\x1a%.muster.api.v1.RollbackPolicyResponse\x12i\n\x12GetEffectivePolicy\x12(.muster.api.v1.GetEffectivePolicyRequest\x1a).muster.api.v1.GetEffectivePolicyResponse\x12]\n\x0eJudgeWorkloads\x12$.muster.api.v1.JudgeWorkloadsRequest\x1a%.muster.api.v1.JudgeWorkloadsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'muster.api.v1.policies_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_GETEFFECTIVEPOLICYREQUEST']._serialized_start=175
-  _globals['_GETEFFECTIVEPOLICYREQUEST']._serialized_end=219
-  _globals['_GETEFFECTIVEPOLICYRESPONSE']._serialized_start=221
-  _globals['_GETEFFECTIVEPOLICYRESPONSE']._serialized_end=314
-  _globals['_JUDGEWORKLOADSREQUEST']._serialized_start=316
-  _globals['_JUDGEWORKLOADSREQUEST']._serialized_end=441
-  _globals['_JUDGEWORKLOADSRESPONSE']._serialized_start=443
-  _globals['_JUDGEWORKLOADSRESPONSE']._serialized_end=513
-  _globals['_JUDGEMENT']._serialized_start=516
-  _globals['_JUDGEMENT']._serialized_end=650
-  _globals['_POLICIESSERVICE']._serialized_start=653
-  _globals['_POLICIESSERVICE']._serialized_end=872
+  _globals['_POLICYOUTCOME']._serialized_start=3567
+  _globals['_POLICYOUTCOME']._serialized_end=3728
+  _globals['_POLICYSCOPE']._serialized_start=208
+  _globals['_POLICYSCOPE']._serialized_end=250
+  _globals['_POLICY']._serialized_start=253
+  _globals['_POLICY']._serialized_end=553
+  _globals['_POLICYTEXT']._serialized_start=555
+  _globals['_POLICYTEXT']._serialized_end=670
+  _globals['_POLICYREACH']._serialized_start=672
+  _globals['_POLICYREACH']._serialized_end=740
+  _globals['_POLICYAUTHOR']._serialized_start=742
+  _globals['_POLICYAUTHOR']._serialized_end=833
+  _globals['_APPLYPOLICIESREQUEST']._serialized_start=836
+  _globals['_APPLYPOLICIESREQUEST']._serialized_end=1130
+  _globals['_WRITTENPOLICY']._serialized_start=1132
+  _globals['_WRITTENPOLICY']._serialized_end=1233
+  _globals['_APPLYPOLICIESRESPONSE']._serialized_start=1235
+  _globals['_APPLYPOLICIESRESPONSE']._serialized_end=1324
+  _globals['_POLICYKEY']._serialized_start=1326
+  _globals['_POLICYKEY']._serialized_end=1410
+  _globals['_GETPOLICYREQUEST']._serialized_start=1412
+  _globals['_GETPOLICYREQUEST']._serialized_end=1469
+  _globals['_GETPOLICYRESPONSE']._serialized_start=1471
+  _globals['_GETPOLICYRESPONSE']._serialized_end=1529
+  _globals['_LISTPOLICIESREQUEST']._serialized_start=1532
+  _globals['_LISTPOLICIESREQUEST']._serialized_end=1669
+  _globals['_LISTPOLICIESRESPONSE']._serialized_start=1671
+  _globals['_LISTPOLICIESRESPONSE']._serialized_end=1777
+  _globals['_DELETEPOLICYREQUEST']._serialized_start=1780
+  _globals['_DELETEPOLICYREQUEST']._serialized_end=1975
+  _globals['_DELETEPOLICYRESPONSE']._serialized_start=1977
+  _globals['_DELETEPOLICYRESPONSE']._serialized_end=2056
+  _globals['_POLICYVERSION']._serialized_start=2059
+  _globals['_POLICYVERSION']._serialized_end=2214
+  _globals['_LISTPOLICYVERSIONSREQUEST']._serialized_start=2216
+  _globals['_LISTPOLICYVERSIONSREQUEST']._serialized_end=2282
+  _globals['_LISTPOLICYVERSIONSRESPONSE']._serialized_start=2284
+  _globals['_LISTPOLICYVERSIONSRESPONSE']._serialized_end=2399
+  _globals['_ROLLBACKPOLICYREQUEST']._serialized_start=2402
+  _globals['_ROLLBACKPOLICYREQUEST']._serialized_end=2590
+  _globals['_ROLLBACKPOLICYRESPONSE']._serialized_start=2592
+  _globals['_ROLLBACKPOLICYRESPONSE']._serialized_end=2680
+  _globals['_GETEFFECTIVEPOLICYREQUEST']._serialized_start=2682
+  _globals['_GETEFFECTIVEPOLICYREQUEST']._serialized_end=2781
+  _globals['_EFFECTIVERULE']._serialized_start=2783
+  _globals['_EFFECTIVERULE']._serialized_end=2886
+  _globals['_EFFECTIVEDEFAULT']._serialized_start=2888
+  _globals['_EFFECTIVEDEFAULT']._serialized_end=2994
+  _globals['_GETEFFECTIVEPOLICYRESPONSE']._serialized_start=2997
+  _globals['_GETEFFECTIVEPOLICYRESPONSE']._serialized_end=3210
+  _globals['_JUDGEWORKLOADSREQUEST']._serialized_start=3212
+  _globals['_JUDGEWORKLOADSREQUEST']._serialized_end=3337
+  _globals['_JUDGEWORKLOADSRESPONSE']._serialized_start=3339
+  _globals['_JUDGEWORKLOADSRESPONSE']._serialized_end=3427
+  _globals['_JUDGEMENT']._serialized_start=3430
+  _globals['_JUDGEMENT']._serialized_end=3564
+  _globals['_POLICIESSERVICE']._serialized_start=3731
+  _globals['_POLICIESSERVICE']._serialized_end=4502
 # @@protoc_insertion_point(module_scope)

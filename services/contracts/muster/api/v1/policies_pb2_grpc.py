@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class PoliciesServiceStub:
-    """Shows the policy in force.
+    """Writes and shows policies, and asks what they would say.
     """
 
     def __init__(self, channel):
@@ -35,6 +35,36 @@ class PoliciesServiceStub:
         Args:
             channel: A grpc.Channel.
         """
+        self.ApplyPolicies = channel.unary_unary(
+                '/muster.api.v1.PoliciesService/ApplyPolicies',
+                request_serializer=muster_dot_api_dot_v1_dot_policies__pb2.ApplyPoliciesRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_policies__pb2.ApplyPoliciesResponse.FromString,
+                _registered_method=True)
+        self.GetPolicy = channel.unary_unary(
+                '/muster.api.v1.PoliciesService/GetPolicy',
+                request_serializer=muster_dot_api_dot_v1_dot_policies__pb2.GetPolicyRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_policies__pb2.GetPolicyResponse.FromString,
+                _registered_method=True)
+        self.ListPolicies = channel.unary_unary(
+                '/muster.api.v1.PoliciesService/ListPolicies',
+                request_serializer=muster_dot_api_dot_v1_dot_policies__pb2.ListPoliciesRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_policies__pb2.ListPoliciesResponse.FromString,
+                _registered_method=True)
+        self.DeletePolicy = channel.unary_unary(
+                '/muster.api.v1.PoliciesService/DeletePolicy',
+                request_serializer=muster_dot_api_dot_v1_dot_policies__pb2.DeletePolicyRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_policies__pb2.DeletePolicyResponse.FromString,
+                _registered_method=True)
+        self.ListPolicyVersions = channel.unary_unary(
+                '/muster.api.v1.PoliciesService/ListPolicyVersions',
+                request_serializer=muster_dot_api_dot_v1_dot_policies__pb2.ListPolicyVersionsRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_policies__pb2.ListPolicyVersionsResponse.FromString,
+                _registered_method=True)
+        self.RollbackPolicy = channel.unary_unary(
+                '/muster.api.v1.PoliciesService/RollbackPolicy',
+                request_serializer=muster_dot_api_dot_v1_dot_policies__pb2.RollbackPolicyRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_policies__pb2.RollbackPolicyResponse.FromString,
+                _registered_method=True)
         self.GetEffectivePolicy = channel.unary_unary(
                 '/muster.api.v1.PoliciesService/GetEffectivePolicy',
                 request_serializer=muster_dot_api_dot_v1_dot_policies__pb2.GetEffectivePolicyRequest.SerializeToString,
@@ -48,11 +78,55 @@ class PoliciesServiceStub:
 
 
 class PoliciesServiceServicer:
-    """Shows the policy in force.
+    """Writes and shows policies, and asks what they would say.
     """
 
+    def ApplyPolicies(self, request, context):
+        """Makes and changes policies, all of a call or none. INVALID_ARGUMENT with every violation at its line,
+        FAILED_PRECONDITION (a policy of another level, or of another source, stands against it), ABORTED (version),
+        PERMISSION_DENIED, NOT_FOUND (department, project).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetPolicy(self, request, context):
+        """One policy. NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListPolicies(self, request, context):
+        """The policies.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeletePolicy(self, request, context):
+        """Removes a policy; what runs is not judged again. NOT_FOUND, ABORTED (version), PERMISSION_DENIED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListPolicyVersions(self, request, context):
+        """The versions of a policy, the newest first. NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RollbackPolicy(self, request, context):
+        """Writes the text of an older version as a new one, if it may stand today. As ApplyPolicies.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetEffectivePolicy(self, request, context):
-        """The policy that is in force for a project.
+        """What holds for a kind of workload at a place, with the policy that each rule and default is from.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -68,6 +142,36 @@ class PoliciesServiceServicer:
 
 def add_PoliciesServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'ApplyPolicies': grpc.unary_unary_rpc_method_handler(
+                    servicer.ApplyPolicies,
+                    request_deserializer=muster_dot_api_dot_v1_dot_policies__pb2.ApplyPoliciesRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_policies__pb2.ApplyPoliciesResponse.SerializeToString,
+            ),
+            'GetPolicy': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPolicy,
+                    request_deserializer=muster_dot_api_dot_v1_dot_policies__pb2.GetPolicyRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_policies__pb2.GetPolicyResponse.SerializeToString,
+            ),
+            'ListPolicies': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPolicies,
+                    request_deserializer=muster_dot_api_dot_v1_dot_policies__pb2.ListPoliciesRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_policies__pb2.ListPoliciesResponse.SerializeToString,
+            ),
+            'DeletePolicy': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeletePolicy,
+                    request_deserializer=muster_dot_api_dot_v1_dot_policies__pb2.DeletePolicyRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_policies__pb2.DeletePolicyResponse.SerializeToString,
+            ),
+            'ListPolicyVersions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPolicyVersions,
+                    request_deserializer=muster_dot_api_dot_v1_dot_policies__pb2.ListPolicyVersionsRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_policies__pb2.ListPolicyVersionsResponse.SerializeToString,
+            ),
+            'RollbackPolicy': grpc.unary_unary_rpc_method_handler(
+                    servicer.RollbackPolicy,
+                    request_deserializer=muster_dot_api_dot_v1_dot_policies__pb2.RollbackPolicyRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_policies__pb2.RollbackPolicyResponse.SerializeToString,
+            ),
             'GetEffectivePolicy': grpc.unary_unary_rpc_method_handler(
                     servicer.GetEffectivePolicy,
                     request_deserializer=muster_dot_api_dot_v1_dot_policies__pb2.GetEffectivePolicyRequest.FromString,
@@ -87,8 +191,170 @@ def add_PoliciesServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class PoliciesService:
-    """Shows the policy in force.
+    """Writes and shows policies, and asks what they would say.
     """
+
+    @staticmethod
+    def ApplyPolicies(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.PoliciesService/ApplyPolicies',
+            muster_dot_api_dot_v1_dot_policies__pb2.ApplyPoliciesRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_policies__pb2.ApplyPoliciesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetPolicy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.PoliciesService/GetPolicy',
+            muster_dot_api_dot_v1_dot_policies__pb2.GetPolicyRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_policies__pb2.GetPolicyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPolicies(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.PoliciesService/ListPolicies',
+            muster_dot_api_dot_v1_dot_policies__pb2.ListPoliciesRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_policies__pb2.ListPoliciesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeletePolicy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.PoliciesService/DeletePolicy',
+            muster_dot_api_dot_v1_dot_policies__pb2.DeletePolicyRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_policies__pb2.DeletePolicyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPolicyVersions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.PoliciesService/ListPolicyVersions',
+            muster_dot_api_dot_v1_dot_policies__pb2.ListPolicyVersionsRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_policies__pb2.ListPolicyVersionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RollbackPolicy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.PoliciesService/RollbackPolicy',
+            muster_dot_api_dot_v1_dot_policies__pb2.RollbackPolicyRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_policies__pb2.RollbackPolicyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def GetEffectivePolicy(request,

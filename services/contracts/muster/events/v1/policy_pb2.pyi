@@ -45,6 +45,7 @@ class WorkloadAdmitted(_message.Message):
     NODE_POOLS_FIELD_NUMBER: _builtins.int
     PREEMPTIBLE_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
+    POLICY_REVISION_FIELD_NUMBER: _builtins.int
     workload_id: _builtins.str
     """The workload."""
     generation: _builtins.int
@@ -63,6 +64,8 @@ class WorkloadAdmitted(_message.Message):
     """Whether others may take its place."""
     priority: _builtins.int
     """Its priority as a number; the higher goes first."""
+    policy_revision: _builtins.int
+    """The revision of all policies by which it was judged."""
     @_builtins.property
     def effective_spec(self) -> _workload_pb2.WorkloadSpec:
         """The spec after defaults and rules."""
@@ -120,10 +123,11 @@ class WorkloadAdmitted(_message.Message):
         node_pools: _abc.Iterable[_builtins.str] | None = ...,
         preemptible: _builtins.bool = ...,
         priority: _builtins.int = ...,
+        policy_revision: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["effective_spec", b"effective_spec", "owner", b"owner", "submitted_at", b"submitted_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["admissible_clusters", b"admissible_clusters", "context_digest", b"context_digest", "department", b"department", "effective_spec", b"effective_spec", "generation", b"generation", "name", b"name", "namespace", b"namespace", "node_pools", b"node_pools", "owner", b"owner", "policies", b"policies", "preemptible", b"preemptible", "priority", b"priority", "project", b"project", "requests", b"requests", "sources", b"sources", "submitted_at", b"submitted_at", "warnings", b"warnings", "workload_id", b"workload_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["admissible_clusters", b"admissible_clusters", "context_digest", b"context_digest", "department", b"department", "effective_spec", b"effective_spec", "generation", b"generation", "name", b"name", "namespace", b"namespace", "node_pools", b"node_pools", "owner", b"owner", "policies", b"policies", "policy_revision", b"policy_revision", "preemptible", b"preemptible", "priority", b"priority", "project", b"project", "requests", b"requests", "sources", b"sources", "submitted_at", b"submitted_at", "warnings", b"warnings", "workload_id", b"workload_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -143,6 +147,7 @@ class WorkloadRejected(_message.Message):
     PROJECT_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     SUBMITTED_AT_FIELD_NUMBER: _builtins.int
+    POLICY_REVISION_FIELD_NUMBER: _builtins.int
     workload_id: _builtins.str
     """The workload."""
     generation: _builtins.int
@@ -151,6 +156,8 @@ class WorkloadRejected(_message.Message):
     """The project."""
     name: _builtins.str
     """The workload's name."""
+    policy_revision: _builtins.int
+    """The revision of all policies by which it was judged."""
     @_builtins.property
     def issues(self) -> _containers.RepeatedCompositeFieldContainer[_policy_pb2.ComplianceIssue]:
         """What stands against it."""
@@ -178,10 +185,11 @@ class WorkloadRejected(_message.Message):
         project: _builtins.str = ...,
         name: _builtins.str = ...,
         submitted_at: _timestamp_pb2.Timestamp | None = ...,
+        policy_revision: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["submitted_at", b"submitted_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "issues", b"issues", "name", b"name", "policies", b"policies", "project", b"project", "submitted_at", b"submitted_at", "warnings", b"warnings", "workload_id", b"workload_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "issues", b"issues", "name", b"name", "policies", b"policies", "policy_revision", b"policy_revision", "project", b"project", "submitted_at", b"submitted_at", "warnings", b"warnings", "workload_id", b"workload_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -24,17 +24,17 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dmuster/policy/v1/policy.proto\x12\x10muster.policy.v1\"}\n\x0f\x43omplianceIssue\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04rule\x18\x02 \x01(\t\x12\r\n\x05given\x18\x03 \x01(\t\x12\x0f\n\x07\x61llowed\x18\x04 \x01(\t\x12\x0e\n\x06policy\x18\x05 \x01(\t\x12\r\n\x05scope\x18\x06 \x01(\t\x12\x0f\n\x07\x64\x65tails\x18\x07 \x01(\t\"9\n\tPolicyRef\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\r\n\x05scope\x18\x03 \x01(\t\"%\n\x06Source\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\r\n\x05layer\x18\x02 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dmuster/policy/v1/policy.proto\x12\x10muster.policy.v1\"\x9c\x01\n\x0f\x43omplianceIssue\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04rule\x18\x02 \x01(\t\x12\r\n\x05given\x18\x03 \x01(\t\x12\x0f\n\x07\x61llowed\x18\x04 \x01(\t\x12\x0e\n\x06policy\x18\x05 \x01(\t\x12\r\n\x05scope\x18\x06 \x01(\t\x12\x0f\n\x07\x64\x65tails\x18\x07 \x01(\t\x12\x0c\n\x04item\x18\x08 \x01(\t\x12\x0f\n\x07version\x18\t \x01(\x04\"k\n\tPolicyRef\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05scope\x18\x03 \x01(\t\x12\n\n\x02id\x18\x04 \x01(\t\x12\x10\n\x08workload\x18\x05 \x01(\t\x12\x0c\n\x04unit\x18\x06 \x01(\t\x12\x0f\n\x07version\x18\x07 \x01(\x04J\x04\x08\x02\x10\x03\"F\n\x06Source\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\r\n\x05layer\x18\x02 \x01(\t\x12\x0e\n\x06policy\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'muster.policy.v1.policy_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_COMPLIANCEISSUE']._serialized_start=51
-  _globals['_COMPLIANCEISSUE']._serialized_end=176
-  _globals['_POLICYREF']._serialized_start=178
-  _globals['_POLICYREF']._serialized_end=235
-  _globals['_SOURCE']._serialized_start=237
-  _globals['_SOURCE']._serialized_end=274
+  _globals['_COMPLIANCEISSUE']._serialized_start=52
+  _globals['_COMPLIANCEISSUE']._serialized_end=208
+  _globals['_POLICYREF']._serialized_start=210
+  _globals['_POLICYREF']._serialized_end=317
+  _globals['_SOURCE']._serialized_start=319
+  _globals['_SOURCE']._serialized_end=389
 # @@protoc_insertion_point(module_scope)

@@ -29,10 +29,12 @@ class ComplianceIssue(_message.Message):
     POLICY_FIELD_NUMBER: _builtins.int
     SCOPE_FIELD_NUMBER: _builtins.int
     DETAILS_FIELD_NUMBER: _builtins.int
+    ITEM_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     path: _builtins.str
     """The path of the field, such as compute.gpuPortionRequest."""
     rule: _builtins.str
-    """The rule: required, min, max, options, canEdit or language."""
+    """The rule: required, min, max, step, options, canEdit, canAdd, canRemove, locked, blocked or language."""
     given: _builtins.str
     """What was given; *** where it is a secret; empty: nothing."""
     allowed: _builtins.str
@@ -43,6 +45,10 @@ class ComplianceIssue(_message.Message):
     """The scope of that policy: tenant, cluster, department or project."""
     details: _builtins.str
     """A sentence for people."""
+    item: _builtins.str
+    """The label of the item that is meant; empty: none."""
+    version: _builtins.int
+    """The version of that policy."""
     def __init__(
         self,
         *,
@@ -53,10 +59,12 @@ class ComplianceIssue(_message.Message):
         policy: _builtins.str = ...,
         scope: _builtins.str = ...,
         details: _builtins.str = ...,
+        item: _builtins.str = ...,
+        version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed", b"allowed", "details", b"details", "given", b"given", "path", b"path", "policy", b"policy", "rule", b"rule", "scope", b"scope"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed", b"allowed", "details", b"details", "given", b"given", "item", b"item", "path", b"path", "policy", b"policy", "rule", b"rule", "scope", b"scope", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -69,24 +77,36 @@ class PolicyRef(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
-    VERSION_FIELD_NUMBER: _builtins.int
     SCOPE_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
+    WORKLOAD_FIELD_NUMBER: _builtins.int
+    UNIT_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
-    version: _builtins.str
-    """Its version: a digest of the document."""
     scope: _builtins.str
-    """Its scope."""
+    """The level at which it stands: tenant, cluster, department or project."""
+    id: _builtins.str
+    """Its id."""
+    workload: _builtins.str
+    """The kind of workload that it rules: workspace, training, distributed or inference."""
+    unit: _builtins.str
+    """The name of the cluster, department or project; empty: the tenant."""
+    version: _builtins.int
+    """Its version; each write makes the next one."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
-        version: _builtins.str = ...,
         scope: _builtins.str = ...,
+        id: _builtins.str = ...,
+        workload: _builtins.str = ...,
+        unit: _builtins.str = ...,
+        version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "scope", b"scope", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "name", b"name", "scope", b"scope", "unit", b"unit", "version", b"version", "workload", b"workload"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -100,19 +120,27 @@ class Source(_message.Message):
 
     PATH_FIELD_NUMBER: _builtins.int
     LAYER_FIELD_NUMBER: _builtins.int
+    POLICY_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     path: _builtins.str
     """The path of the field or item."""
     layer: _builtins.str
     """The layer: language, policy of the tenant (cluster, department, project), template, workload, imposed or derived."""
+    policy: _builtins.str
+    """The policy whose default it is; empty: it is none's."""
+    version: _builtins.int
+    """The version of that policy."""
     def __init__(
         self,
         *,
         path: _builtins.str = ...,
         layer: _builtins.str = ...,
+        policy: _builtins.str = ...,
+        version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["layer", b"layer", "path", b"path"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["layer", b"layer", "path", b"path", "policy", b"policy", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

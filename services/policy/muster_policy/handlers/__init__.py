@@ -1,0 +1,1 @@
+"""What policy does with what comes in."""
