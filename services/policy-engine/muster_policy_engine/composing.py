@@ -9,7 +9,7 @@ Holds: the order in which policies are given does not matter.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -88,6 +88,11 @@ def compose(kind: Kind, policies: Iterable[Policy]) -> Composed:
     return Composed(
         kind, standing, tuple(layers), combine(layers), _attributes(layers), rules, tuple(ignored)
     )
+
+
+def without_rules_of(composed: Composed, level: Level) -> Composed:
+    """The same with the defaults of a level and without its rules."""
+    return replace(composed, rules=tuple(each for each in composed.rules if each.policy.scope.level is not level))
 
 
 def _standing(policies: Iterable[Policy]) -> tuple[Policy, ...]:

@@ -17,7 +17,7 @@ from muster_policy.domain.standing import UnreadablePolicy
 from muster_policy.errors import NotHeardYet
 from muster_policy.handlers.judging import Batch, Judging
 from muster_policy.handlers.standing import UNREADABLE
-from muster_policy.ports import Department, Project
+from muster_policy.ports import Department, Project, Submission
 from muster_policy_engine.documents.document import read_policies
 from muster_policy_engine.judging.judge import Admitted, Rejected
 from tests.support.policy_books import MemoryBooks, MemoryHerald, MemoryService, no_unit, submission
@@ -149,7 +149,7 @@ async def test_a_submission_is_judged_by_the_policies_of_its_branch() -> None:
     await at.judging.on_batch(no_unit(), Batch([Department("d", 1)], projects))
     await write(at, POLICY.format(scope="{cluster: east}", limit=1))
     given = [submission(1), submission(2, project="team-b"), submission(3, gpu_devices_request=8)]
-    given[1].submitted.asked_cluster = "west"
+    given[1].submitted.asked_cluster, given[2].submitted.asked_cluster = "west", "east"
     await at.judging.on_batch(no_unit(), Batch(submissions=given))
     first, second, third = (at.herald.judged[each.key] for each in given)
     assert isinstance(first.verdict, Admitted)
@@ -201,3 +201,34 @@ async def test_what_a_newer_release_wrote_keeps_its_branch_waiting_and_no_other(
     await at.judging.release(no_unit())
     assert [key for key, _ in at.herald.said] == [other.key, held.key]
     assert metrics.value(UNREADABLE) == 0
+
+
+async def test_work_that_asks_for_no_cluster_does_not_run_where_a_cluster_objects() -> None:
+    at = MemoryService()
+    projects = [Project("team-a", 9, (), home_cluster="east")]
+    await at.judging.on_batch(no_unit(), Batch(projects=projects))
+    east = POLICY.format(scope="{cluster: east}", limit=1)
+    west = "kind: Policy\nworkload: training\nscope: {cluster: west}\npolicy: {defaults: {backoffLimit: 4}}\n"
+    await write(at, east)
+    await write(at, west)
+    large, small, asked, named = (
+        submission(number, gpu_devices_request=devices) for number, devices in ((1, 8), (2, 1), (3, 8), (4, 8))
+    )
+    asked.submitted.asked_cluster = "east"
+    named.submitted.spec.clusters.values.extend(["east"])
+    await at.judging.on_batch(no_unit(), Batch(submissions=[large, small, asked, named]))
+
+    def excluded(each: Submission) -> list[tuple[str, list[tuple[str, str]]]]:
+        message = verdict_of(each, at.herald.judged[each.key])
+        assert isinstance(message, WorkloadAdmitted)
+        return [(one.cluster, [(issue.path, issue.rule) for issue in one.issues]) for one in message.excluded_clusters]
+
+    # Its home gives the defaults, so that the other cluster's would make another spec.
+    assert excluded(small) == [("west", [("clusters", "cluster")])]
+    assert excluded(large) == [("east", [("compute.gpuDevicesRequest", "max")]), ("west", [("clusters", "cluster")])]
+    verdict = at.herald.judged[large.key].verdict
+    assert any("will not run in cluster east" in each for each in verdict.warnings)
+    for each in (asked, named):
+        refused = at.herald.judged[each.key].verdict
+        assert isinstance(refused, Rejected)
+        assert [(one.path, one.rule) for one in refused.issues] == [("compute.gpuDevicesRequest", "max")]

@@ -6,6 +6,7 @@ import pytest
 
 from muster_kernel.lifecycle import Phase
 from muster_kernel.quantities import GPU
+from muster_kernel.reasons import WaitingReason
 from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.prospects import Outlook, what_if
 from muster_scheduler.domain.asked.quotas import Quota
@@ -63,6 +64,23 @@ def test_only_clusters_that_it_may_use() -> None:
         fleet.submit(number, request(clusters=("c1",)))
     assert fleet.workload(1).cluster == "c1"
     assert not fleet.workload(2).replicas, "what it may not use does not help it"
+
+
+def test_never_a_cluster_whose_policy_objects() -> None:
+    fleet = Fleet(node("a", 2), node("b", 8, cluster="c2"))
+    at_home(fleet, "c2")
+    barred = request()._replace(excluded=("c2",))
+    for number in (1, 2, 3):
+        fleet.submit(number, barred)
+    fleet.submit(4)
+    assert [fleet.workload(number).cluster for number in (1, 2, 4)] == ["c1", "c1", "c2"]
+    assert not fleet.workload(3).replicas, "it is of another class than what may use both"
+
+
+def test_what_may_run_nowhere_says_so() -> None:
+    fleet = Fleet(node("a", 1))
+    fleet.submit(1, request()._replace(excluded=("c1",)))
+    assert fleet.workload(1).told is WaitingReason.NO_CLUSTER
 
 
 def test_what_waits_for_a_silent_cluster_goes_elsewhere_when_it_may() -> None:

@@ -45,6 +45,13 @@ def test_every_node_is_counted_once() -> None:
     }
 
 
+def test_nodes_of_a_cluster_whose_policy_objects_are_named() -> None:
+    fleet = Fleet(node("a", 8), node("b", 0, cluster="c2"))
+    fleet.submit(1, request(role(whole(1)))._replace(excluded=("c1",)))
+    told = {constraint: text for constraint, _, text in why(fleet, 1).excluded}
+    assert told[Constraint.WRONG_CLUSTER] == "is in cluster c1, whose policy does not admit the workload"
+
+
 def test_taints_and_silence_and_refusals() -> None:
     tainted = node("tainted")
     tainted.taints = (("key", "", "NoSchedule"),)

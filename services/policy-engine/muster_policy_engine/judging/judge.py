@@ -54,7 +54,7 @@ class Context:
 class Admitted:
     """It may run. `requests` are the language's ResourceRequest, one per role; `sources`: path -> layer.
 
-    clusters: those in which it may run; none stands for every one.
+    clusters: those in which it may run; none stands for every one. excluded: those whose own policy objects.
     """
 
     effective: WorkloadSpec
@@ -65,6 +65,7 @@ class Admitted:
     clusters: tuple[str, ...]
     preemptible: bool
     priority: int
+    excluded: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Final
 
 from google.protobuf.message import Message
 
-from muster.events.v1.policy_pb2 import WorkloadAdmitted, WorkloadRejected
+from muster.events.v1.policy_pb2 import ExcludedCluster, WorkloadAdmitted, WorkloadRejected
 from muster.policy.v1.policy_pb2 import ComplianceIssue, PolicyRef, Source
 from muster_chassis.topics import ADMISSIONS
 from muster_chassis.unit import Unit
@@ -69,6 +69,10 @@ def _admitted(submission: Submission, verdict: Admitted, judged: Judged) -> Work
         preemptible=verdict.preemptible,
         priority=verdict.priority,
         policy_revision=judged.revision,
+        excluded_clusters=[
+            ExcludedCluster(cluster=each.cluster, issues=[_issue(issue) for issue in each.issues])
+            for each in verdict.excluded
+        ],
     )
     # The verdict is shared by all that ask the same; the name is this workload's own, made from its prefix.
     message.effective_spec.name = submitted.name

@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from muster_language import WorkloadSpec
 from muster_policy_engine.composing import Composed
-from muster_policy_engine.judging.judge import Context, Verdict, judge
+from muster_policy_engine.judging.clusters import judge_everywhere
+from muster_policy_engine.judging.judge import Context, Verdict
 
 REMEMBERED: Final = 2_000
 _Question = tuple[bytes, bytes | None, Context, tuple[tuple[str, int], ...]]
+_NO_OTHERS: Final[Mapping[str, Composed]] = MappingProxyType({})
 
 
 class Memory:
@@ -28,19 +32,29 @@ class Memory:
         self._said: OrderedDict[_Question, Verdict] = OrderedDict()
 
     def judge(
-        self, own: WorkloadSpec, base: WorkloadSpec | None, composed: Composed | None, context: Context
+        self,
+        own: WorkloadSpec,
+        base: WorkloadSpec | None,
+        composed: Composed | None,
+        context: Context,
+        others: Mapping[str, Composed] = _NO_OTHERS,
     ) -> tuple[Verdict, str]:
-        """The verdict, with the digest of everything that it depends on. The verdict is shared: not to be changed."""
+        """The verdict, with the digest of everything that it depends on. The verdict is shared: not to be changed.
+
+        others: what holds in each cluster with a policy of its own, where none was asked for.
+        """
         nameless = WorkloadSpec()
         nameless.CopyFrom(own)
         nameless.ClearField("name")
         nameless.ClearField("name_prefix")
         below = base.SerializeToString(deterministic=True) if base is not None else None
-        policies = tuple((each.id, each.version) for each in composed.policies) if composed is not None else ()
-        question = (nameless.SerializeToString(deterministic=True), below, context, policies)
+        branches = [composed] if composed is not None else []
+        policies = [(each.id, each.version) for branch in branches for each in branch.policies]
+        policies += [(each.id, each.version) for _, there in sorted(others.items()) for each in there.policies]
+        question = (nameless.SerializeToString(deterministic=True), below, context, tuple(policies))
         verdict = self._said.get(question)
         if verdict is None:
-            verdict = judge(nameless, base, composed, context)
+            verdict = judge_everywhere(nameless, base, composed, others, context)
             self._said[question] = verdict
             if len(self._said) > self._remembered:
                 self._said.popitem(last=False)

@@ -16,7 +16,7 @@ from typing import Final
 from muster_language import Kind
 from muster_policy_engine.composing import Composed, compose
 from muster_policy_engine.documents.document import read_policies
-from muster_policy_engine.policy import Branch, Policy, Scope
+from muster_policy_engine.policy import Branch, Level, Policy, Scope
 
 _BRANCHES: Final = 20_000  # composed at the same time
 Key = tuple[Kind, Scope]
@@ -77,13 +77,19 @@ class Shelf:
         if revision <= self.revision:
             return  # somebody else of this instance has loaded it meanwhile
         for row in sorted(rows, key=lambda each: each.revision):
+            self._forget(row.key)
             known = self._by_key.get(row.key)
             if not row.gone:
                 self._by_key[row.key] = compiled(row)
             elif known is not None and known.row.id == row.id:
                 del self._by_key[row.key]
         self.revision = revision
-        self._composed.clear()
+
+    def _forget(self, key: Key) -> None:
+        """Drops what was composed with a policy: a project's write leaves all other branches as they are."""
+        kind, scope = key
+        for question in [each for each in self._composed if each[0] is kind and scope in each[1].scopes()]:
+            del self._composed[question]
 
     def find(self, key: Key) -> Standing | None:
         """The policy of a kind and scope."""
@@ -97,6 +103,10 @@ class Shelf:
         """Every policy, by kind and scope."""
         keyed = sorted(self._by_key.values(), key=lambda each: sort_key(each.row))
         return iter(keyed)
+
+    def clusters(self, kind: Kind) -> list[str]:
+        """The clusters that have a policy of the kind."""
+        return [scope.unit for other, scope in self._by_key if other is kind and scope.level is Level.CLUSTER]
 
     def unreadable(self) -> list[Standing]:
         """Those that this build cannot read."""

@@ -8,7 +8,7 @@ holds up no other; a verdict that is committed after the answer to a write of po
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from muster_chassis import logs
@@ -19,8 +19,9 @@ from muster_policy.domain.standing import Shelf, UnreadablePolicy
 from muster_policy.errors import NotHeardYet
 from muster_policy.handlers.standing import Loading
 from muster_policy.ports import Books, Department, Herald, Judged, Project, Submission, Told
+from muster_policy_engine.composing import Composed, without_rules_of
 from muster_policy_engine.judging.judge import Context
-from muster_policy_engine.policy import Branch
+from muster_policy_engine.policy import Branch, Level
 
 _log = logs.get(__name__)
 
@@ -129,8 +130,20 @@ class Judging:
         kind = kind_of(submitted.spec)
         cluster = cluster_of(submission, project)
         branch = Branch(cluster, submitted.department or project.department, submitted.project)
-        composed = shelf.composed(kind, branch) if kind is not None else None
-        verdict, digest = self._memory.judge(submitted.spec, base, composed, context)
+        if kind is None:
+            verdict, digest = self._memory.judge(submitted.spec, base, None, context)
+            return Judged(verdict, None, shelf.revision, digest)
+        composed = shelf.composed(kind, branch)
+        others: dict[str, Composed] = {}
+        if not submitted.asked_cluster:
+            # Rules of a cluster refuse what asks for the cluster. Other work just does not run there.
+            for each in shelf.clusters(kind):
+                there = shelf.composed(kind, replace(branch, cluster=each))
+                if there is not None:
+                    others[each] = there
+            if cluster in others and composed is not None:
+                composed = without_rules_of(composed, Level.CLUSTER)
+        verdict, digest = self._memory.judge(submitted.spec, base, composed, context, others)
         return Judged(verdict, composed, shelf.revision, digest)
 
 

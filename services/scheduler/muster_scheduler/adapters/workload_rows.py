@@ -91,6 +91,7 @@ class AddedFields(msgspec.Struct, frozen=True, omit_defaults=True):
     keeps_data: bool = False
     data: DataLocation | None = None
     mounts: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
 
 
 class NewsBody(NamedTuple):

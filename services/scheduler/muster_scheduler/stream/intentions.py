@@ -73,6 +73,7 @@ def admitted(message: Any, _: Event | None = None) -> domain.Admitted:
         replica=_replica_digest(spec),
         keeps_data=keeps_data(spec),
         mounts=mounts_of(spec, values.text(message.namespace)),
+        excluded=tuple(sorted({values.text(each.cluster) for each in message.excluded_clusters})),
     )
     return domain.Admitted(
         workload=values.workload_id(message.workload_id),

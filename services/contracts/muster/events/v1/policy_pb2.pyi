@@ -46,6 +46,7 @@ class WorkloadAdmitted(_message.Message):
     PREEMPTIBLE_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
     POLICY_REVISION_FIELD_NUMBER: _builtins.int
+    EXCLUDED_CLUSTERS_FIELD_NUMBER: _builtins.int
     workload_id: _builtins.str
     """The workload."""
     generation: _builtins.int
@@ -102,6 +103,10 @@ class WorkloadAdmitted(_message.Message):
     def node_pools(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The node pools that it tries, in order: its own, else the project's."""
 
+    @_builtins.property
+    def excluded_clusters(self) -> _containers.RepeatedCompositeFieldContainer[Global___ExcludedCluster]:
+        """The clusters whose own policy objects to it, so that it never runs there."""
+
     def __init__(
         self,
         *,
@@ -124,14 +129,43 @@ class WorkloadAdmitted(_message.Message):
         preemptible: _builtins.bool = ...,
         priority: _builtins.int = ...,
         policy_revision: _builtins.int = ...,
+        excluded_clusters: _abc.Iterable[Global___ExcludedCluster] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["effective_spec", b"effective_spec", "owner", b"owner", "submitted_at", b"submitted_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["admissible_clusters", b"admissible_clusters", "context_digest", b"context_digest", "department", b"department", "effective_spec", b"effective_spec", "generation", b"generation", "name", b"name", "namespace", b"namespace", "node_pools", b"node_pools", "owner", b"owner", "policies", b"policies", "policy_revision", b"policy_revision", "preemptible", b"preemptible", "priority", b"priority", "project", b"project", "requests", b"requests", "sources", b"sources", "submitted_at", b"submitted_at", "warnings", b"warnings", "workload_id", b"workload_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["admissible_clusters", b"admissible_clusters", "context_digest", b"context_digest", "department", b"department", "effective_spec", b"effective_spec", "excluded_clusters", b"excluded_clusters", "generation", b"generation", "name", b"name", "namespace", b"namespace", "node_pools", b"node_pools", "owner", b"owner", "policies", b"policies", "policy_revision", b"policy_revision", "preemptible", b"preemptible", "priority", b"priority", "project", b"project", "requests", b"requests", "sources", b"sources", "submitted_at", b"submitted_at", "warnings", b"warnings", "workload_id", b"workload_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WorkloadAdmitted: _TypeAlias = WorkloadAdmitted  # noqa: Y015
+
+@_typing.final
+class ExcludedCluster(_message.Message):
+    """A cluster in which a workload may not run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    ISSUES_FIELD_NUMBER: _builtins.int
+    cluster: _builtins.str
+    """The cluster."""
+    @_builtins.property
+    def issues(self) -> _containers.RepeatedCompositeFieldContainer[_policy_pb2.ComplianceIssue]:
+        """What its policy has against the workload."""
+
+    def __init__(
+        self,
+        *,
+        cluster: _builtins.str = ...,
+        issues: _abc.Iterable[_policy_pb2.ComplianceIssue] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "issues", b"issues"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExcludedCluster: _TypeAlias = ExcludedCluster  # noqa: Y015
 
 @_typing.final
 class WorkloadRejected(_message.Message):

@@ -146,7 +146,7 @@ def with_objects(world: World, workload: Workload, request: Request, viewer: Vie
     for cluster in sorted({each for pool in request.pools for each in world.inventory.clusters_with(pool)}):
         known = world.clusters.get(cluster)
         lacks = known.missing_of(request.mounts) if known is not None else []
-        if lacks and (not request.clusters or cluster in request.clusters):
+        if lacks and request.may_use(cluster):
             there = request._replace(mounts=(), clusters=(cluster,))
             found += line_for(world, workload, there, f"cluster {cluster} had {in_words(lacks)}", viewer)
     return found[:_CLUSTERS]

@@ -22,6 +22,7 @@ from muster_scheduler.domain.answers.wording import (
     in_mig,
     not_supported,
     not_tolerated,
+    refused_by_policy,
     too_little,
     unhealthy,
     without_data,
@@ -161,6 +162,8 @@ def _misplaced(world: World, request: Request, node: Node, constraint: Constrain
             if request.data is not None and node.cluster != request.data.cluster:
                 return without_data(request.data.cluster)
             return without_objects(in_words(_missing(world, request, node)))
+        case Constraint.WRONG_CLUSTER if node.cluster in request.excluded:
+            return refused_by_policy(node.cluster)
         case Constraint.WRONG_CLUSTER if not any(map(world.clusters.get, request.clusters)):
             return elsewhere("cluster", node.cluster, request.clusters)
     return None
@@ -185,6 +188,8 @@ def _refusal(world: World, request: Request, node: Node) -> tuple[str, str] | No
 def constraint_of(world: World, workload: Workload, request: Request, shape: Shape, node: Node) -> Constraint:
     """The first constraint that a node fails for one replica, or FITS."""
     cluster = world.clusters.get(node.cluster)
+    if node.cluster in request.excluded:
+        return Constraint.WRONG_CLUSTER
     if request.clusters and node.cluster not in request.clusters:
         otherwise = request.data.spec_clusters if request.data is not None else (*request.clusters,)
         return Constraint.WRONG_CLUSTER if otherwise and node.cluster not in otherwise else Constraint.DATA_MISSING

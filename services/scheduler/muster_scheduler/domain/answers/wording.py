@@ -126,6 +126,12 @@ def elsewhere(kind: str, name: str, asked: Sequence[str]) -> tuple[str, str]:
     return f"is {where}", f"are {where}"
 
 
+def refused_by_policy(cluster: str) -> tuple[str, str]:
+    """The words about one node, and about several, in a cluster whose own policy objects to the workload."""
+    where = f"cluster {cluster}, whose policy does not admit the workload"
+    return f"is in {where}", f"are in {where}"
+
+
 def without_data(place: str) -> tuple[str, str]:
     """The words about one node, and about several, in a cluster without the data of the workload."""
     where = f"cluster {place}, where the data of the workload is"

@@ -109,6 +109,11 @@ class Request(NamedTuple):
     keeps_data: bool = False  # it has volumes whose data outlives a run
     data: DataLocation | None = None  # where that data is, once a run has mounted it; `clusters` has that cluster alone
     mounts: tuple[str, ...] = ()  # objects that have to be in its cluster already, as `namespace/kind/name`
+    excluded: tuple[str, ...] = ()  # clusters whose own policy objects to it
+
+    def may_use(self, cluster: str) -> bool:
+        """Whether it may run in the cluster, as far as its spec and the policies of clusters say."""
+        return (not self.clusters or cluster in self.clusters) and cluster not in self.excluded
 
     @property
     def run(self) -> int:

@@ -25,7 +25,7 @@ _SPARE: Final = 64  # kins without a class that are kept, beside as many as ther
 _NOWHERE: Final[frozenset[tuple[str, str]]] = frozenset()
 _ASKED: Final = (
     *("priority", "preemptible", "pools", "clusters", "fields", "kind", "trials", "stretch", "terms"),
-    *("keeps_data", "data", "mounts"),
+    *("keeps_data", "data", "mounts", "excluded"),
 )
 _asked_of: Final = itemgetter(*map(Request._fields.index, _ASKED))
 _form_of: Final = itemgetter(*map(Shape._fields.index, ("kind", "profile", "extra")))
@@ -63,6 +63,7 @@ class Kin:
     keeps_data: bool
     data: DataLocation | None  # the reason differs by it: `clusters` has the one with the data already
     mounts: tuple[str, ...]
+    excluded: tuple[str, ...]
 
 
 class ClassKey(msgspec.Struct, frozen=True, gc=False, cache_hash=True):

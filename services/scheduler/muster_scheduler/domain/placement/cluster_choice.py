@@ -30,7 +30,7 @@ def able(request: Request, cluster: Cluster | None) -> bool:
 
 def supports(request: Request, cluster: Cluster) -> bool:
     """Whether the cluster is allowed and its profile supports all that the request asks for."""
-    if cluster.profile is None or (request.clusters and cluster.id not in request.clusters):
+    if cluster.profile is None or not request.may_use(cluster.id):
         return False
     return unsupported(request, cluster.profile) is None
 

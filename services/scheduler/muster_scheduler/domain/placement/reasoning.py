@@ -52,7 +52,7 @@ def _why_not(world: World, workload: Workload, request: Request) -> Reason:
     with_nodes = [c for pool in request.pools for c in world.inventory.clusters_with(pool)]
     if not with_nodes:
         return Reason(WaitingReason.NO_POOL)
-    allowed = [c for c in with_nodes if not request.clusters or c in request.clusters]
+    allowed = [c for c in with_nodes if request.may_use(c)]
     if not allowed:
         return Reason(WaitingReason.NO_CLUSTER)
     supporting = [c for c in allowed if able(request, world.clusters.get(c))]
