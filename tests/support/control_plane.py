@@ -18,6 +18,7 @@ from muster.api.v1 import (
     dead_letters_pb2_grpc,
     explain_pb2_grpc,
     fleet_pb2_grpc,
+    policies_pb2_grpc,
     templates_pb2_grpc,
     tenancy_pb2_grpc,
     triggers_pb2_grpc,
@@ -25,6 +26,7 @@ from muster.api.v1 import (
     workloads_pb2_grpc,
 )
 from tests.support.plane_world import World
+from tests.support.policy_plane import PolicyPlane
 from tests.support.tenancy_plane import TenancyPlane
 from tests.support.told_plane import DeadLettersPlane, ExplainPlane, FleetPlane, TemplatesPlane, UsagePlane
 from tests.support.trigger_plane import TriggerPlane
@@ -51,6 +53,7 @@ def control_plane(credentials: grpc.ServerCredentials | None = None) -> Iterator
         fleet_pb2_grpc.add_FleetServiceServicer_to_server(FleetPlane(world), server)
         plane = TriggerPlane(world.calls, world.triggers, world.firings)
         triggers_pb2_grpc.add_TriggersServiceServicer_to_server(plane, server)
+        policies_pb2_grpc.add_PoliciesServiceServicer_to_server(PolicyPlane(world), server)
         dead_letters_pb2_grpc.add_DeadLettersServiceServicer_to_server(DeadLettersPlane(world), server)
         access_pb2_grpc.add_AccessServiceServicer_to_server(world.access, server)
         access_pb2_grpc.add_TokenServiceServicer_to_server(world.access, server)

@@ -23,6 +23,7 @@ from muster.fleet.v1 import fleet_pb2
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from tests.support.access_plane import AccessPlane
+from tests.support.policy_shelf import Shelf
 
 WORKLOAD_ID = "01900000-0000-7000-8000-00000000000"
 
@@ -63,6 +64,7 @@ class World:
     dead_letters: list[dead_letters_pb2.DeadLetter] = field(default_factory=list)
     triggers: dict[str, triggers_pb2.Trigger] = field(default_factory=dict)
     firings: list[triggers_pb2.Firing] = field(default_factory=list)
+    shelf: Shelf = field(default_factory=Shelf)
     lazy: bool = False
     """Requests are taken, and nothing has come of them when they are answered."""
 

@@ -38,13 +38,15 @@ STATUS_METADATA: Final = "grpc-status-details-bin"
 class Violation:
     """One wrong field.
 
-    `path` is as the user wrote it; `line` and `column` count from 1, 0 where there is no document.
+    `path` is as the user wrote it; `line` and `column` count from 1, 0 where there is no document. `file`: of the
+    document, where a call is about several files.
     """
 
     path: str
     message: str
     line: int = 0
     column: int = 0
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True)

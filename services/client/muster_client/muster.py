@@ -35,6 +35,7 @@ from muster_client.login import Login
 from muster_client.organisation import Departments, NodePools, Projects
 from muster_client.pages import pages
 from muster_client.phases import Phase
+from muster_client.policies import Policies
 from muster_client.resources import Clusters, DeadLetters, Nodes, Quarantine, Templates
 from muster_client.tls import open_channel
 from muster_client.triggers import Triggers
@@ -82,6 +83,7 @@ class Muster:
         self.departments = Departments(self._calls, self._channel)
         self.node_pools = NodePools(self._calls, self._channel)
         self.templates = Templates(self._calls, self._channel)
+        self.policies = Policies(self._calls, self._channel)
         self.triggers = Triggers(self._calls, self._channel)
         self.clusters = Clusters(self._calls, self._channel)
         self.nodes = Nodes(self._calls, self._channel)

@@ -14,12 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
-from muster.api.v1 import access_pb2, dead_letters_pb2, templates_pb2, triggers_pb2, usage_pb2
+from muster.api.v1 import access_pb2, dead_letters_pb2, policies_pb2, templates_pb2, triggers_pb2, usage_pb2
 from muster.fleet.v1 import fleet_pb2
 from muster.options.v1 import options_pb2
+from muster.policy.v1.policy_pb2 import PolicyRef
 from muster.tenancy.v1 import tenancy_pb2
 from muster.workload.v1 import workload_pb2
-from muster_client.cli.render import access, describe, organisation, tables, triggers, wide
+from muster_client.cli.render import access, describe, organisation, policies, tables, triggers, wide
 from muster_client.cli.render import grid as grids
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -46,6 +47,17 @@ def node() -> fleet_pb2.NodeView:
     made.devices.add(free_milli=1000, workloads=[PROJECT])
     made.devices.add(uuid=ID, mode="mig").slices.add(profile="1g.5gb", held=True)
     return made
+
+
+_PATH = "worker.environmentVariables.instances"
+
+
+def _scope() -> policies_pb2.PolicyScope:
+    return policies_pb2.PolicyScope(level="department", unit=LONG)
+
+
+def _ref() -> PolicyRef:
+    return PolicyRef(name=LONG, version=10**6, scope="department", unit=OTHER)
 
 
 TABLES: dict[str, Callable[[], RenderableType]] = {
@@ -124,6 +136,27 @@ TABLES: dict[str, Callable[[], RenderableType]] = {
             )
         ],
         NOW,
+    ),
+    "policies.policies": lambda: policies.policies(
+        [
+            policies_pb2.Policy(
+                name=LONG, workload="distributed", scope=_scope(), version=10**6, source=f"git@example.org:{OTHER}"
+            )
+        ],
+        NOW,
+    ),
+    "policies.versions": lambda: policies.versions(
+        [
+            policies_pb2.PolicyVersion(
+                version=10**6, author=LONG, channel="kubernetes", source=OTHER, reason="since " * 30, document="x"
+            )
+        ]
+    ),
+    "policies.rules": lambda: policies.rules(
+        [policies_pb2.EffectiveRule(path=_PATH, rule="canRemove", value=f"{OTHER}, {LONG}", policy=_ref())]
+    ),
+    "policies.defaults": lambda: policies.defaults(
+        [policies_pb2.EffectiveDefault(path=_PATH, item=LONG, value=f"name: {OTHER}", policy=_ref())]
     ),
     "tables.findings": lambda: tables.findings(
         [fleet_pb2.Finding(level=fleet_pb2.FINDING_LEVEL_ERROR, subject="runtime class", text=f"{LONG} {OTHER}")]

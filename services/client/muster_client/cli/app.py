@@ -100,6 +100,16 @@ _GROUPS: Final = (
         "apply": ("templates:apply_templates", "Make or change the templates of a file."),
         "delete": ("templates:delete_template", "Remove a template."),
     }),
+    ("policies", "Defaults and rules for workloads.", {
+        "list": ("policies:list_policies", "List policies."),
+        "get": ("policies:get_policy", "Show one policy, or what holds at a place."),
+        "apply": ("policy_folders:apply_policies", "Make or change the policies of files and folders."),
+        "diff": ("policy_folders:diff_policies", "Show what `apply` would do."),
+        "export": ("policy_folders:export_policies", "Write the policies into a folder, one file each."),
+        "delete": ("policies:delete_policy", "Remove a policy."),
+        "history": ("policies:list_versions", "List the versions of a policy."),
+        "rollback": ("policies:roll_back", "Write an older version of a policy again."),
+    }),
     ("triggers", "Rules that turn events into runs.", {
         "list": ("triggers:list_triggers", "List triggers."),
         "get": ("triggers:get_trigger", "Show one trigger."),

@@ -61,7 +61,7 @@ def read_files(files: Sequence[Path], *, done: str = "nothing was submitted") ->
     """Every document of every file. Raises InvalidInput with all the errors of the first file that has any."""
     pieces: list[Piece] = []
     for path in files:
-        source, text = _text(path)
+        source, text = text_of(path)
         # Which members of a pod template are let through is a setting of the control plane, which judges them.
         documents = language.read(text, source=source, template_fields=[language.ANY_FIELD])
         violations = [_violation(each) for document in documents for each in document.violations]
@@ -96,7 +96,7 @@ def check_files(files: Sequence[Path]) -> list[Checked]:
 
 def _check_file(path: Path) -> list[Checked]:
     try:
-        source, text = _text(path)
+        source, text = text_of(path)
     except InvalidInput as problem:
         found = list(problem.violations) or [Violation("", problem.message.removeprefix(f"{path}: "))]
         return [Checked(str(path), None, found, [])]
@@ -118,7 +118,8 @@ def refused(piece: Piece, problem: MusterError, *, done: str) -> MusterError:
     return type(problem)(f"{piece.source}:{piece.document.line}: {problem.message}", detail=problem.detail)
 
 
-def _text(path: Path) -> tuple[str, str]:
+def text_of(path: Path) -> tuple[str, str]:
+    """The name and the text of a file, or of standard input. Raises InvalidInput."""
     source = "<stdin>" if str(path) == STDIN else str(path)
     try:
         content = sys.stdin.buffer.read() if source == "<stdin>" else path.read_bytes()

@@ -133,7 +133,8 @@ def _unavailable(problem: Unavailable) -> str:
 
 def violation_text(violation: Violation, source: str) -> str:
     """An error of a document as a person reads it."""
-    place = f"{source}:{violation.line}:{violation.column}: " if violation.line else (f"{source}: " if source else "")
+    file = violation.file or source
+    place = f"{file}:{violation.line}:{violation.column}: " if violation.line else (f"{file}: " if file else "")
     where = f"{violation.path}: " if violation.path else ""
     wrong, _, allowed = violation.message.partition("\n")
     text = f"{place}{where}{wrong}"
@@ -146,8 +147,8 @@ def violation_json(violation: Violation, source: str) -> dict[str, Any]:
     told: dict[str, Any] = {"path": violation.path, "message": message}
     if allowed:
         told["allowed"] = allowed.strip()
-    if source:
-        told["file"] = source
+    if file := violation.file or source:
+        told["file"] = file
     if violation.line:
         told |= {"line": violation.line, "column": violation.column}
     return told
