@@ -22,6 +22,7 @@ from muster.api.v1 import (
     access_pb2,
     dead_letters_pb2,
     explain_pb2,
+    policies_pb2,
     templates_pb2,
     triggers_pb2,
     usage_pb2,
@@ -29,12 +30,25 @@ from muster.api.v1 import (
 )
 from muster.events.v1 import scheduler_pb2
 from muster.fleet.v1 import fleet_pb2
+from muster.policy.v1 import policy_pb2
 from muster.tenancy.v1 import tenancy_pb2
 from muster.workload.v1 import workload_pb2
 from muster_client.cli.failures import show_failure, show_usage_error
 from muster_client.cli.output import emit, emit_line, note, say
 from muster_client.cli.printable import coloured_line, json_safe, one_line, printable
-from muster_client.cli.render import access, describe, events, organisation, prospects, tables, triggers, why, wide
+from muster_client.cli.render import (
+    access,
+    describe,
+    events,
+    organisation,
+    policies,
+    prospects,
+    sources,
+    tables,
+    triggers,
+    why,
+    wide,
+)
 from muster_client.cli.render.logs import Lines
 from muster_client.errors import Detail, InvalidInput, NotFound, Unavailable, Violation
 from tests.support.hostile_text import filled, harm_in, hostile_texts
@@ -70,8 +84,30 @@ RENDERERS: Final[dict[str, Callable[[str], RenderableType]]] = {
     "organisation.node_pools": lambda text: organisation.node_pools([filled(tenancy_pb2.NodePool, text)]),
     "organisation.project": lambda text: organisation.project(filled(tenancy_pb2.Project, text)),
     "organisation.department": lambda text: organisation.department(filled(tenancy_pb2.Department, text)),
+    "policies.outcome_word": lambda text: policies.outcome_word(filled(policies_pb2.WrittenPolicy, text)),
+    "policies.scope_text": lambda text: policies.scope_text(text, text),
+    "policies.title": lambda text: policies.title(filled(policies_pb2.Policy, text)),
+    "policies.policies": lambda text: policies.policies([filled(policies_pb2.Policy, text)], NOW),
+    "policies.policy": lambda text: policies.policy(filled(policies_pb2.Policy, text)),
+    "policies.versions": lambda text: policies.versions([filled(policies_pb2.PolicyVersion, text)]),
+    "policies.effective": lambda text: policies.effective(filled(policies_pb2.GetEffectivePolicyResponse, text)),
+    "policies.rules": lambda text: policies.rules([filled(policies_pb2.EffectiveRule, text)]),
+    "policies.defaults": lambda text: policies.defaults([filled(policies_pb2.EffectiveDefault, text)]),
+    "policies.policy_text": lambda text: policies.policy_text(filled(policy_pb2.PolicyRef, text)),
+    "policies.written_line": lambda text: policies.written_line(filled(policies_pb2.WrittenPolicy, text)),
+    "policies.summary": lambda text: policies.summary([filled(policies_pb2.WrittenPolicy, text)]),
+    "policies.difference": lambda text: policies.difference(
+        filled(policies_pb2.WrittenPolicy, text), policies_pb2.Policy(), text
+    ),
+    "policies.issue_text": lambda text: policies.issue_text(filled(policy_pb2.ComplianceIssue, text)),
     "prospects.prospect_text": lambda text: prospects.prospect_text(filled(explain_pb2.Prospect, text), [text], NOW),
     "prospects.displaced_text": lambda text: prospects.displaced_text(filled(explain_pb2.WhatIfResponse, text)),
+    "sources.commented": lambda text: sources.commented(
+        "spec: {image: {value: x}}\n",
+        workload_pb2.WorkloadSpec(image="x"),
+        [policy_pb2.Source(path="image", layer=text)],
+        {},
+    ),
     "tables.coloured": tables.coloured,
     "tables.troubles": lambda text: "\n".join(tables.troubles([lost(text)])),
     "tables.free_gpus": lambda text: tables.free_gpus(filled(fleet_pb2.NodeView, text)),

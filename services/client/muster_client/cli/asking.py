@@ -5,7 +5,9 @@ Holds: nothing is made, whatever the answer is; a file with an error in any docu
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from muster.api.v1 import explain_pb2
 from muster.api.v1.workloads_pb2 import WorkloadDraft
@@ -22,6 +24,7 @@ from muster_client.muster import Muster
 _NO_OPTIONS = Common()
 _MOST = 100
 _DONE = "nothing was asked"
+T = TypeVar("T")
 
 
 async def what_if(*, file: Files, cluster: str = "", common: Common = _NO_OPTIONS) -> int:
@@ -36,8 +39,6 @@ async def what_if(*, file: Files, cluster: str = "", common: Common = _NO_OPTION
         common: Connection.
     """
     pieces = read_files(file, done=_DONE)
-    if len(pieces) > _MOST:
-        raise InvalidInput(f"{len(pieces)} documents in one question; 1 to {_MOST} are allowed: ask in several")
     if not common.json:
         warn(pieces)
     answer = await _asked(pieces, cluster, common)
@@ -51,20 +52,36 @@ async def what_if(*, file: Files, cluster: str = "", common: Common = _NO_OPTION
 
 async def _asked(pieces: list[Piece], cluster: str, common: Common) -> explain_pb2.WhatIfResponse:
     async with common.muster() as muster:
-        drafts = [
-            draft_of(each.text, await common.project_for(muster, each.document.namespace), cluster) for each in pieces
-        ]
-        try:
-            return await muster.what_if(drafts)
-        except (AlreadyExists, InvalidInput, NotFound) as problem:
-            raise await _refused_one(muster, pieces, drafts) or problem from None
+        drafts = await drafts_of(muster, pieces, cluster, common)
+        return await asked_together(muster.what_if, pieces, drafts)
 
 
-async def _refused_one(muster: Muster, pieces: list[Piece], drafts: list[WorkloadDraft]) -> MusterError | None:
-    """The refusal of the first document that is refused alone; a refusal of all does not say whose it is."""
+async def drafts_of(muster: Muster, pieces: Sequence[Piece], cluster: str, common: Common) -> list[WorkloadDraft]:
+    """The documents as questions take them, each with its project. Raises InvalidInput where there are too many."""
+    if len(pieces) > _MOST:
+        raise InvalidInput(f"{len(pieces)} documents in one question; 1 to {_MOST} are allowed: ask in several")
+    return [draft_of(each.text, await common.project_for(muster, each.document.namespace), cluster) for each in pieces]
+
+
+async def asked_together(
+    ask: Callable[[Sequence[WorkloadDraft]], Awaitable[T]], pieces: Sequence[Piece], drafts: Sequence[WorkloadDraft]
+) -> T:
+    """The answer about all drafts. A refusal of all does not say whose it is: each is asked about alone to name it."""
+    try:
+        return await ask(drafts)
+    except (AlreadyExists, InvalidInput, NotFound) as problem:
+        raise await _refused_one(ask, pieces, drafts) or problem from None
+
+
+async def _refused_one(
+    ask: Callable[[Sequence[WorkloadDraft]], Awaitable[object]],
+    pieces: Sequence[Piece],
+    drafts: Sequence[WorkloadDraft],
+) -> MusterError | None:
+    """The refusal of the first document that is refused alone."""
     for piece, draft in zip(pieces, drafts, strict=True):
         try:
-            await muster.what_if([draft])
+            await ask([draft])
         except MusterError as problem:
             return refused(piece, problem, done=_DONE)
     return None

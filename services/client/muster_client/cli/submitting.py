@@ -6,10 +6,15 @@ document, and the others stay submitted.
 
 from __future__ import annotations
 
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from muster_client.calls import new_key
 from muster_client.cli.documents import Files, Piece, read_files, refused, warn
+from muster_client.cli.dry_run import show_verdicts
 from muster_client.cli.exits import Exit, exit_of
 from muster_client.cli.failures import failure_json, show_failure
 from muster_client.cli.issues import in_document
@@ -17,7 +22,7 @@ from muster_client.cli.options import Common
 from muster_client.cli.output import emit, remark, say
 from muster_client.cli.printable import hanging
 from muster_client.cli.render.plain import plain
-from muster_client.errors import MusterError, NotNow, Unavailable
+from muster_client.errors import InvalidInput, MusterError, NotNow, Unavailable
 from muster_client.muster import LONGEST_VERDICT, Muster
 from muster_client.phases import Phase
 from muster_client.watching import WatchItem, until
@@ -36,6 +41,8 @@ async def submit(
     timeout: float | None = None,
     cluster: str = "",
     key: str = "",
+    dry_run: Annotated[bool, Parameter(name="--dry-run", negative="")] = False,
+    output: Annotated[Literal["yaml", "json"] | None, Parameter(name=["--output", "-o"])] = None,
     common: Common = _NO_OPTIONS,
 ) -> int:
     """Submits every document of the files, in order; with an error of the language in any of them, none.
@@ -50,8 +57,19 @@ async def submit(
         timeout: Seconds to wait at most with --wait; exit 4 afterwards.
         cluster: The only cluster in which they may run.
         key: Idempotency key: repeating a command with the same key does nothing twice. Made anew where it is left out.
+        dry_run: Submit nothing: show what policy would make of each, with the source of every value; exit 1 where it
+            refuses one.
+        output: Of a dry run: the effective specs as documents (yaml), or everything (json).
         common: Connection.
     """
+    if dry_run:
+        if wait is not None or timeout is not None or key:
+            raise InvalidInput(
+                "--dry-run submits nothing, so --wait, --no-wait, --timeout and --key have no use with it"
+            )
+        return await show_verdicts(file, cluster, as_json=common.json or output == "json", common=common)
+    if output is not None:
+        raise InvalidInput(f"-o {output} is for --dry-run; --json prints what was submitted as JSON")
     pieces = read_files(file)
     if not common.json:
         warn(pieces)
