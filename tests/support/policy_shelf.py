@@ -1,6 +1,6 @@
 """The policies that stand in a test's control plane, and what the engine says by them, as the API's messages.
 
-Used by policy_plane and by tests. Holds: every document that stands can be read.
+Used by policy_plane and by tests. Holds: every document can be read.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ _AS_USUAL: Final = ApplyOptions()
 
 
 def policy_scope(*, cluster: str = "", department: str = "", project: str = "") -> policies_pb2.PolicyScope:
-    """The scope of a cluster, a department or a project; of the tenant where none is named.
+    """Return the scope of a cluster, a department or a project; of the tenant if none is named.
 
     Raises ValueError where several are named.
     """
@@ -59,7 +59,7 @@ def policy_scope(*, cluster: str = "", department: str = "", project: str = "") 
 
 
 def policy_key(policy: str, scope: policies_pb2.PolicyScope | None = None) -> policies_pb2.PolicyKey:
-    """Which policy is meant: an id where `policy` is one, else the policy of that kind of workload at the scope.
+    """Return which policy is meant: by its id if `policy` is one, else by that kind of workload and the scope.
 
     scope: left out: the tenant.
     """
@@ -78,7 +78,7 @@ class Policies(Resource):
         *,
         key: str | None = None,
     ) -> policies_pb2.ApplyPoliciesResponse:
-        """Makes and changes policies, all of the call or none.
+        """Make and change policies, all of the call or none.
 
         texts: each holds one or more documents. The answer has the policies in the order of the documents, then those
         that were removed. Raises InvalidInput with every violation, NotNow where another level or source is against
@@ -99,14 +99,14 @@ class Policies(Resource):
         return await self._calls.unary(self._stub().ApplyPolicies, request, attempt=_WRITE_SECONDS)
 
     async def get(self, policy: policies_pb2.PolicyKey) -> policies_pb2.Policy:
-        """One policy; `policy_key` makes a key. Raises NotFound."""
+        """Return one policy; `policy_key` makes a key. Raises NotFound."""
         request = policies_pb2.GetPolicyRequest(key=policy)
         return (await self._calls.unary(self._stub().GetPolicy, request)).policy
 
     def list(
         self, *, workload: str = "", scope: policies_pb2.PolicyScope | None = None, source: str = ""
     ) -> AsyncIterator[policies_pb2.Policy]:
-        """The policies, by kind of workload and scope.
+        """Iterate over the policies, by kind of workload and scope.
 
         workload: of this kind. scope: of this scope; a level without a unit: of that level. source: applied by this
         source.
@@ -130,7 +130,7 @@ class Policies(Resource):
         validate_only: bool = False,
         key: str | None = None,
     ) -> policies_pb2.DeletePolicyResponse:
-        """Removes a policy; workloads that run are not judged again. The answer has the policy as it was.
+        """Remove a policy; workloads that run are not judged again. The answer has the policy as it was.
 
         Raises NotFound, NotAllowed, Conflict for another version than the expected one.
         """
@@ -144,7 +144,7 @@ class Policies(Resource):
         return await self._calls.unary(self._stub().DeletePolicy, request, attempt=_WRITE_SECONDS)
 
     async def versions(self, policy: policies_pb2.PolicyKey) -> policies_pb2.ListPolicyVersionsResponse:
-        """A policy and its versions, the newest first; by its id also of one that was removed. Raises NotFound."""
+        """Return a policy and its versions, the newest first; by an id also of a removed policy. Raises NotFound."""
         request = policies_pb2.ListPolicyVersionsRequest(key=policy)
         return await self._calls.unary(self._stub().ListPolicyVersions, request)
 
@@ -157,7 +157,7 @@ class Policies(Resource):
         validate_only: bool = False,
         key: str | None = None,
     ) -> policies_pb2.RollbackPolicyResponse:
-        """Writes the text of an older version as a new version. Raises NotFound, and what `apply` raises."""
+        """Write the text of an older version as a new version. Raises NotFound, and what `apply` raises."""
         request = policies_pb2.RollbackPolicyRequest(
             key=policy,
             version=version,
@@ -170,7 +170,7 @@ class Policies(Resource):
     async def effective(
         self, workload: str, *, project: str = "", department: str = "", cluster: str = ""
     ) -> policies_pb2.GetEffectivePolicyResponse:
-        """The rules and defaults that hold for a kind of workload, each with the policy that it is from.
+        """Return the rules and defaults that hold for a kind of workload, each with the policy that it is from.
 
         project: left out: what holds above it, in the department where one is named. cluster: left out: the project's
         home cluster. Raises NotFound, InvalidInput.
@@ -181,7 +181,7 @@ class Policies(Resource):
         return await self._calls.unary(self._stub().GetEffectivePolicy, request)
 
     async def judge(self, drafts: Iterable[WorkloadDraft]) -> Sequence[policies_pb2.Judgement]:
-        """The verdicts about 1 to 100 workloads if they were submitted now, in order; nothing is made.
+        """Return the verdicts about 1 to 100 workloads if they were submitted now, in order; nothing is made.
 
         `drafts.draft_of` makes a draft of a document or a spec. Raises what `Muster.submit` raises; what policy refuses
         is part of the answer.

@@ -77,7 +77,7 @@ def written(tmp_path: Path, *texts: str) -> str:
 
 
 def comments(text: str) -> dict[str, str]:
-    """The comments of a text, by what stands before them without its indent."""
+    """The comments of a text, by the text before them without its indent."""
     lines = [line.partition("  # ") for line in text.splitlines()]
     return {before.strip(): after for before, found, after in lines if found}
 

@@ -39,6 +39,7 @@ masterSpec:
         ("environmentVariables.MODE: locked", "15:7: spec.environment.items.MODE: locked"),
         ("environmentVariables: at most none", "13:3: spec.environment: at most none"),
         ("master.image: not of ours", "17:3: masterSpec.image: not of ours"),
+        ("masterSpec.image: not of ours", "17:3: masterSpec.image: not of ours"),
         (
             "environmentVariables.MODE.value: fast is not allowed",
             "15:21: spec.environment.items.MODE.value: fast is not allowed",

@@ -29,7 +29,7 @@ Verdict = policy_pb2.WorkloadAdmitted | policy_pb2.WorkloadRejected
 
 
 async def show_verdicts(file: Files, cluster: str, *, as_json: bool, common: Common) -> int:
-    """Shows the effective spec of each document, or what stands against it. Exit 1 where one is refused."""
+    """Show the effective spec of each document, or the issues against it. Exit 1 if one is refused."""
     pieces = read_files(file, done="nothing was asked")
     if not as_json:
         warn(pieces)

@@ -17,7 +17,7 @@ from muster_language.documents.loading import load
 from muster_language.documents.nodes import Node
 from muster_language.documents.places import place_of
 
-_SIDES = {"worker": "spec", "master": "masterSpec"}
+_SIDES = {"worker": "spec", "master": "masterSpec", "masterSpec": "masterSpec"}
 _OTHERS = {"gpuDevices": ("gpu",)}  # `gpu: 8` is how most people write a number of devices
 
 

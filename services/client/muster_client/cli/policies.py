@@ -28,7 +28,7 @@ DryRun = Annotated[bool, Parameter(name="--dry-run", negative="")]
 
 
 async def list_policies(*, wanted: Wanted = EVERY, place: PolicyPlace = NOWHERE, common: Common = _NO_OPTIONS) -> int:
-    """Lists policies, by kind of workload and scope.
+    """List policies, by kind of workload and scope.
 
     Args:
         wanted: Which of them.
@@ -55,7 +55,7 @@ async def get_policy(
     place: PolicyPlace = NOWHERE,
     common: Common = _NO_OPTIONS,
 ) -> int:
-    """Shows one policy, or what all policies of a place say together.
+    """Show one policy, or what all policies of a place say together.
 
     Args:
         policy: Its id, or its kind of workload with a scope: --tenant, --cluster, --department or -p.
@@ -85,7 +85,7 @@ async def get_policy(
 async def _effective(
     muster: Muster, policy: str, place: PolicyPlace, common: Common
 ) -> policies_pb2.GetEffectivePolicyResponse:
-    """What holds at the scope of a policy, or at the place that is named; a cluster may be named beside a project."""
+    """Return what holds at the scope of a policy, or at the named place, which may be a project in a cluster."""
     if is_uuid(policy):
         found = await muster.policies.get(place.key(policy, common))
         level = found.scope.level if found.scope.unit else ""
@@ -101,7 +101,7 @@ def _show_effective(answer: policies_pb2.GetEffectivePolicyResponse, *, as_json:
     if as_json:
         emit(answer)
         return
-    say(shown.effective(answer))
+    say(shown.effective(answer), wide=True)  # a value that is cut off says nothing
     for each in answer.warnings:
         note(one_line(each))
 
@@ -114,7 +114,7 @@ async def delete_policy(
     place: PolicyPlace = NOWHERE,
     common: Common = _NO_OPTIONS,
 ) -> int:
-    """Removes a policy. Workloads that run are not judged again; its versions stay.
+    """Remove a policy. Workloads that run are not judged again; its versions stay.
 
     Args:
         policy: Its id, or its kind of workload with a scope: --tenant, --cluster, --department or -p.
@@ -135,7 +135,7 @@ async def delete_policy(
 
 
 async def list_versions(policy: str, *, place: PolicyPlace = NOWHERE, common: Common = _NO_OPTIONS) -> int:
-    """Lists the versions of a policy, the newest first.
+    """List the versions of a policy, the newest first.
 
     Args:
         policy: Its id, also that of a removed policy; or its kind of workload with a scope.
@@ -162,7 +162,7 @@ async def roll_back(
     place: PolicyPlace = NOWHERE,
     common: Common = _NO_OPTIONS,
 ) -> int:
-    """Writes the text of an older version as a new version, if the policies of other levels allow it now.
+    """Write the text of an older version as a new version, if the policies of other levels allow it now.
 
     Args:
         policy: Its id, or its kind of workload with a scope: --tenant, --cluster, --department or -p.
@@ -186,11 +186,11 @@ async def roll_back(
 
 
 def written_json(written: policies_pb2.WrittenPolicy) -> dict[str, Any]:
-    """What a write did to one policy, for programs."""
+    """Return what a write did to one policy, for programs."""
     return {"outcome": shown.outcome_word(written), "policy": plain(written.policy)}
 
 
 def warn(policy: policies_pb2.Policy) -> None:
-    """Says on stderr what the author of a policy should know."""
+    """Say on stderr what the author of a policy should know."""
     for each in policy.warnings:
         note(one_line(f"{shown.title(policy)}: {each}"))

@@ -30,7 +30,7 @@ _BLOCK: Final = "policy"  # under which a document has its defaults and rules
 
 @dataclass(frozen=True, slots=True)
 class PolicyFile:
-    """One file: its name, its text, and the documents in it. frame: what stands around a bare body."""
+    """One file: its name, its text, and the documents in it. frame: what is put around a bare body."""
 
     source: str
     text: str
@@ -38,7 +38,7 @@ class PolicyFile:
     frame: Frame | None = None
 
     def message(self) -> policies_pb2.PolicyText:
-        """The file as the API takes it."""
+        """Return the file as the API takes it."""
         sent = policies_pb2.PolicyText(text=self.text, file=self.source)
         if self.frame is not None:
             scope = self.frame.scope
@@ -47,13 +47,13 @@ class PolicyFile:
         return sent
 
     def places(self) -> Iterator[tuple[str, str, str]]:
-        """The kind of workload, the level and the unit of each policy, as the API says them."""
+        """Yield the kind of workload, the level and the unit of each policy, as the API says them."""
         for document in self.documents:
             if (policy := document.policy) is not None:
                 yield policy.kind.word, str(policy.scope.level), policy.scope.unit
 
     def violations(self) -> Iterator[Violation]:
-        """What is wrong with the documents, at its line and column."""
+        """Yield the errors of the documents, each at its line and column."""
         for document in self.documents:
             for each in document.violations:
                 message = f"{each.message}\n{each.allowed}" if each.allowed else each.message
@@ -61,7 +61,7 @@ class PolicyFile:
 
 
 def read_policy_files(paths: Iterable[Path], frame: Frame | None, *, done: str) -> list[PolicyFile]:
-    """The files, and those of the folders, that have documents in them. Raises InvalidInput with every error.
+    """Return the files, and those of the folders, that have documents in them. Raises InvalidInput with every error.
 
     done: what was not done, for the error.
     """
@@ -76,7 +76,7 @@ def read_policy_files(paths: Iterable[Path], frame: Frame | None, *, done: str) 
 
 
 def files_of(path: Path) -> list[Path]:
-    """The file itself, or every *.yaml and *.yml below a folder, sorted; hidden files and folders are left out."""
+    """Return the file itself, or every *.yaml and *.yml below a folder, sorted, without those that are hidden."""
     if not path.is_dir():
         return [path]
     found = (each for each in path.rglob("*") if each.suffix in SUFFIXES and not each.is_dir())
@@ -85,7 +85,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def placed(files: Sequence[PolicyFile], problem: MusterError, *, done: str) -> MusterError:
-    """A refusal of the control plane with its places in the files; as it is where it names no place in one."""
+    """Return a refusal of the control plane with its places in the files; as it is if it names no place in one."""
     found = [_placed(files, each) for each in problem.violations]
     if not found or not all(each.file for each in found):
         return problem
@@ -100,7 +100,7 @@ def _refused(problem: MusterError, violations: Sequence[Violation], done: str) -
 
 
 def _placed(files: Sequence[PolicyFile], violation: Violation) -> Violation:
-    """What the control plane says of FILE:LINE[:COLUMN][: PATH], in parts; of a path alone the column is looked up."""
+    """Split the place FILE:LINE[:COLUMN][: PATH] of a violation; look up the position of a path without a column."""
     near = [file for file in files if violation.path.startswith(f"{file.source}:")]
     file = max(near, key=lambda each: len(each.source), default=None)
     at = _AT.fullmatch(violation.path[len(file.source) + 1 :]) if file is not None else None
@@ -113,7 +113,7 @@ def _placed(files: Sequence[PolicyFile], violation: Violation) -> Violation:
 
 
 def _position(text: str, line: int, path: str) -> tuple[int, int]:
-    """Where the document that begins at the line has the path; its beginning where it does not."""
+    """Return where the document that begins at the line has the path; its beginning if it has none."""
     root = next((each.root for each in load(text) if each.line == line), None)
     place = place_of(root, f"{_BLOCK}.{path}", {}) or place_of(root, path, {})
     return (place.line, place.column) if place is not None else (line, 1)

@@ -39,7 +39,7 @@ _LISTED: Final = 10  # files that an error names
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
 class Bare:
-    """What stands around a body without kind and scope: `defaults` and `rules` at the top of its file."""
+    """What is put around a body without kind and scope: `defaults` and `rules` at the top of its file."""
 
     workload: Annotated[str, Parameter(name="--workload")] = ""
     """Of a bare body: its kind of workload; its scope is --tenant, --cluster, --department or -p."""
@@ -47,7 +47,7 @@ class Bare:
     """Of a bare body: its name."""
 
     def frame(self, place: PolicyPlace, common: Common) -> Frame | None:
-        """The frame; None where documents name their kind and scope themselves. Raises InvalidInput."""
+        """Return the frame; None where documents name their kind and scope themselves. Raises InvalidInput."""
         if not self.workload:
             if self.name or place.is_named:
                 raise InvalidInput(
@@ -76,7 +76,7 @@ class Writing:
     """Why, for the history."""
 
     def options(self, *, dry_run: bool) -> ApplyOptions:
-        """The same as the API takes it. Raises InvalidInput."""
+        """Return the options as the API takes them. Raises InvalidInput."""
         if self.prune and not self.source:
             raise InvalidInput("--prune removes what one source applied: name it with --source")
         if self.allow_empty and not self.prune:
@@ -104,7 +104,7 @@ async def apply_policies(
     place: PolicyPlace = NOWHERE,
     common: Common = _NO_OPTIONS,
 ) -> int:
-    """Makes and changes the policies of files and folders, all of them or none.
+    """Make and change the policies of files and folders, all of them or none.
 
     Args:
         file: A file of policy documents, or a folder: every *.yaml and *.yml below it; - reads standard input.
@@ -133,7 +133,7 @@ async def apply_policies(
 
 
 def _check_any(files: Sequence[PolicyFile], paths: Sequence[Path], options: ApplyOptions, done: str) -> None:
-    """Files without any document are a mistake, unless everything of a source is meant to go."""
+    """Refuse files without any document, unless everything of a source may be pruned."""
     if not files and not options.prune:
         raise in_file(InvalidInput, str(paths[0]), [Violation("", "no policy document in it")], done=done)
 
@@ -154,7 +154,7 @@ async def diff_policies(
     take_ownership: Annotated[bool, Parameter(name="--take-ownership", negative="")] = False,
     common: Common = _NO_OPTIONS,
 ) -> int:
-    """Shows what `apply` would do with files and folders: exit 0 for nothing, 1 for differences, 2 and more for errors.
+    """Show what `apply` would do with files and folders: exit 0 for nothing, 1 for differences, 2 and more for errors.
 
     Args:
         file: A file of policy documents, or a folder: every *.yaml and *.yml below it; - reads standard input.
@@ -184,7 +184,7 @@ async def diff_policies(
 async def _differences(
     paths: Files, source: str, *, take_ownership: bool, common: Common
 ) -> tuple[list[policies_pb2.WrittenPolicy], int, Mapping[str, str]]:
-    """What would be written, the revision, and the unified diff of each policy that would change, by its id."""
+    """Return what would be written, the revision, and the unified diff of each policy that would change, by its id."""
     done = "nothing was compared"
     options = ApplyOptions(source=source, prune=bool(source), take_ownership=take_ownership, validate_only=True)
     files = read_policy_files(paths, None, done=done)
@@ -203,7 +203,7 @@ async def _differences(
 
 
 async def _before(muster: Muster, written: policies_pb2.WrittenPolicy) -> policies_pb2.Policy | None:
-    """The policy as it stands; None where there is none yet."""
+    """Return the policy before the write; None if there is none yet."""
     if written.outcome == policies_pb2.POLICY_OUTCOME_CREATED:
         return None
     return await muster.policies.get(policies_pb2.PolicyKey(id=written.policy.id))
@@ -212,7 +212,7 @@ async def _before(muster: Muster, written: policies_pb2.WrittenPolicy) -> polici
 async def export_policies(
     directory: Path, *, wanted: Wanted = EVERY, place: PolicyPlace = NOWHERE, common: Common = _NO_OPTIONS
 ) -> int:
-    """Writes one file a policy into a folder, named by kind of workload and scope; applying them changes nothing.
+    """Write one file for each policy, named by kind of workload and scope; applying the folder changes nothing.
 
     Files of an earlier export are replaced. A folder with other YAML files is refused.
 
@@ -236,13 +236,13 @@ async def export_policies(
 
 
 def file_name(policy: policies_pb2.Policy) -> str:
-    """`training-department-research.yaml`; what is no letter, digit, dot, hyphen or underscore is written as %XX."""
+    """Return a name such as `training-department-research.yaml`; other characters than those of URLs become %XX."""
     parts = (policy.workload, policy.scope.level, policy.scope.unit)
     return f"{'-'.join(quote(each, safe='') for each in parts if each)}.yaml"
 
 
 def _check_folder(folder: Path, files: Iterable[Path]) -> None:
-    """Raises InvalidInput where the folder is a file, or has YAML files that the export would not replace."""
+    """Raise InvalidInput if the folder is a file, or has YAML files that the export would not replace."""
     if folder.exists() and not folder.is_dir():
         raise InvalidInput(f"{folder}: this is a file, and the name of a folder is expected")
     others = sorted(set(files_of(folder)) - set(files)) if folder.exists() else []
@@ -256,7 +256,7 @@ def _check_folder(folder: Path, files: Iterable[Path]) -> None:
 
 
 def _write(folder: Path, files: Mapping[Path, policies_pb2.Policy]) -> None:
-    """Writes the documents as bytes: no end of a line is changed. Raises InvalidInput where the machine refuses."""
+    """Write the documents as bytes, which keeps the ends of lines. Raises InvalidInput for errors of the system."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, policy in files.items():

@@ -1,7 +1,7 @@
 """Which policy a verb means: an id, or a kind of workload and a scope; and which policies a list shows.
 
 Called by the verbs of `muster policies`. Holds: a verb about one policy never guesses its scope, since the tenant's
-policy is about everybody.
+policy is about all projects.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PolicyPlace:
         return self.tenant or bool(self.cluster) or bool(self.department)
 
     def scope(self, common: Common) -> policies_pb2.PolicyScope | None:
-        """The scope that is named; None where none is. Raises InvalidInput where several are.
+        """Return the scope that is named; None if none is. Raises InvalidInput if several are.
 
         A project counts where no other place is named: it may come from the environment.
         """
@@ -52,13 +52,13 @@ class PolicyPlace:
         return policy_scope(project=common.project) if common.project else None
 
     def key(self, policy: str, common: Common) -> policies_pb2.PolicyKey:
-        """The policy that a person names. Raises InvalidInput."""
+        """Return the key of the policy that a person names. Raises InvalidInput."""
         if is_uuid(policy):
             return policy_key(policy)
         return policy_key(kind_of(policy), self.needed(policy, common))
 
     def needed(self, policy: str, common: Common) -> policies_pb2.PolicyScope:
-        """The scope that is named. Raises InvalidInput where none is."""
+        """Return the scope that is named. Raises InvalidInput if none is."""
         scope = self.scope(common)
         if scope is None:
             raise InvalidInput(f"{policy}: which scope? one of {SCOPES} is expected")
@@ -79,7 +79,7 @@ class Wanted:
     """Only those that this source applied."""
 
     def kind(self) -> str:
-        """The kind of workload; empty: every kind. Raises InvalidInput."""
+        """Return the kind of workload; empty: every kind. Raises InvalidInput."""
         return kind_of(self.workload) if self.workload else ""
 
 
@@ -87,7 +87,7 @@ EVERY: Final = Wanted()
 
 
 def kind_of(word: str) -> str:
-    """A kind of workload as it is named. Raises InvalidInput for another word."""
+    """Return the word if it is a kind of workload. Raises InvalidInput for another word."""
     if word in KINDS:
         return word
     near = nearest(word, list(KINDS))

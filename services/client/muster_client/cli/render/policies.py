@@ -27,7 +27,7 @@ _NOWHERE: Final = "/dev/null"  # as diff names what is not there
 
 
 def outcome_word(written: api.WrittenPolicy) -> str:
-    """What was done to a policy; a number where this version of the client does not know it."""
+    """Return what was done to a policy; a number if this version of the client does not know it."""
     return _OUTCOMES.get(written.outcome, str(written.outcome))
 
 
@@ -61,7 +61,7 @@ def policies(items: Iterable[api.Policy], now: datetime) -> Table:
 
 
 def policy(found: api.Policy) -> str:
-    """All of one policy, its document last."""
+    """Show all of one policy, its document last."""
     lines = [
         f"{title(found)}: {found.name}, version {found.version}",
         f"  id       {found.id}",
@@ -93,7 +93,7 @@ def versions(items: Iterable[api.PolicyVersion]) -> Table:
 
 
 def effective(answer: api.GetEffectivePolicyResponse) -> Group | str:
-    """The rules and the defaults that hold, each with the policy that it is from."""
+    """Show the rules and the defaults that hold, each with the policy that it is from."""
     parts: list[RenderableType] = []
     if answer.rules:
         parts.append(rules(answer.rules))
@@ -121,7 +121,7 @@ def policy_text(policy: PolicyRef) -> str:
 
 
 def written_line(written: api.WrittenPolicy, *, dry_run: bool = False) -> str:
-    """What a write did to one policy, or would do."""
+    """Say what a write did to one policy, or would do."""
     word, made = outcome_word(written), written.policy
     said = f"would be {word}" if dry_run and written.outcome != api.POLICY_OUTCOME_UNCHANGED else word
     return one_line(f"{title(made)}: {said} ({made.name}, version {made.version})")

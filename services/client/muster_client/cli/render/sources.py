@@ -34,7 +34,7 @@ LEVELS: Final[Mapping[str, str]] = MappingProxyType(
         LayerName.PROJECT.value: "project",
     }
 )
-"""The level at which a layer of policy stands, by the word for the layer."""
+"""The level of a layer of policy, by the word for the layer."""
 _SPEC: Final = "spec"
 _MASTER: Final = "masterSpec."
 _Place = tuple[str, Node, Node]
@@ -42,7 +42,7 @@ _Place = tuple[str, Node, Node]
 
 
 def commented(text: str, spec: WorkloadSpec, sources: Iterable[Source], policies: Mapping[str, PolicyRef]) -> str:
-    """The text of a written spec with comments. policies: those that took part, by level."""
+    """Return the text of a written spec with comments. policies: those that took part, by level."""
     documents = load(text)
     root = documents[0].root if documents else None
     if not isinstance(root, MappingNode):
@@ -62,7 +62,7 @@ def commented(text: str, spec: WorkloadSpec, sources: Iterable[Source], policies
 
 
 def _comment(source: Source, policies: Mapping[str, PolicyRef]) -> str:
-    """Where a value is from; empty: its user said it."""
+    """Return where a value is from; empty: the user said it."""
     if source.layer == LayerName.WORKLOAD:
         return ""
     level = LEVELS.get(source.layer, "")
@@ -74,7 +74,7 @@ def _comment(source: Source, policies: Mapping[str, PolicyRef]) -> str:
 
 
 def _places(root: MappingNode, spec: WorkloadSpec) -> Iterator[_Place]:
-    """Every value of the document."""
+    """Yield every value of the document."""
     yield from _fields(entry(root, _SPEC), spec, "")
     for row in catalogue().rows:
         if row.beside_spec and spec.HasField(row.name):  # type: ignore[arg-type]
@@ -97,7 +97,7 @@ def _row(word: str, spec: WorkloadSpec) -> Row | None:
 
 
 def _field(row: Row, key: Scalar, node: Node, path: str) -> Iterator[_Place]:
-    """A field: its value, or each item of it, or each member of an object."""
+    """Yield the value of a field, or each item of it, or each member of an object."""
     if row.type == of.ITEMIZED:
         yield from _items(row, _inner(node, "items"), path)
         return
@@ -135,7 +135,7 @@ def _inner(node: Node, word: str) -> Node | None:
 
 
 def _ends(root: Node, last: int) -> dict[int, int]:
-    """The last line of what begins at a line: a text of several lines ends where the next one begins."""
+    """Return the last line of what begins at each line: a text of several lines ends before the next node."""
     begins = sorted({node.line for node in _all(root)})
     return {begin: end - 1 for begin, end in zip(begins, [*begins[1:], last + 1], strict=True)}
 
