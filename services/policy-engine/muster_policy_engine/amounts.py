@@ -1,6 +1,6 @@
 """Amounts of a row in base units, as bounds compare them and defaults are worked out from them.
 
-Holds: 1Gi and 1024Mi are one amount; a portion of a GPU is exact to 3 decimals.
+Holds: 1Gi and 1024Mi are one amount; no amount is rounded on the way to its value, except down.
 """
 
 from __future__ import annotations
@@ -66,17 +66,17 @@ def factor_of(target: Row, source: Row, text: str) -> Fraction:
 
 
 def value_from(target: Row, amount: Fraction) -> Any:
-    """The value of the target for an amount in its base units: rounded down, a number to 3 decimals.
+    """The value of the target for an amount in its base units: rounded down, a number to the step of its row.
 
-    It is never below the least that the language takes.
+    It is never below the least that the language takes, and never more than the field can hold.
     """
-    least = Fraction(str(target.minimum)) if target.minimum is not None else Fraction(0)
     match unit_of(target):
         case Unit.BYTES:
-            return str(max(int(amount), int(least)))
+            return str(max(int(amount), 1))
         case Unit.CORES:
-            return f"{max(int(amount), int(least * _CORE))}m"
+            return f"{max(int(amount), 1)}m"
         case _ if target.type == of.INTEGER:
-            return max(int(amount), int(least))
+            return min(max(int(amount), int(target.minimum or 0)), of.LARGEST_INTEGER)
         case _:
-            return float(max(Fraction(int(amount * _DECIMALS), _DECIMALS), least))
+            step = Fraction(str(target.step)) if target.step else Fraction(1, _DECIMALS)
+            return float(max(amount // step * step, Fraction(str(target.minimum or 0))))

@@ -6,24 +6,32 @@ Holds: a default that would be refused in a workload is refused here, at its lin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, Final, NamedTuple
 
 from muster_language import Row, WorkloadSpec, check_layer
 from muster_language.catalogue import value_types as of
-from muster_language.documents.nodes import Mapping, Node, Scalar, Sequence, entry
+from muster_language.documents.nodes import Mapping, Node, Sequence, entry
 from muster_language.labels import label_of, members_of
 from muster_language.spec import set_kind
-from muster_policy_engine.documents.reading import NodeReader
+from muster_policy_engine.documents.reading import NodeReader, is_null, join
 from muster_policy_engine.places import Place
 from muster_policy_engine.policy import Default
 
 _EXCLUDE: Final = "exclude"
+_CREDENTIALS: Final = "a policy may not hold credentials: name a Secret"
 
 
-def defaults(reader: NodeReader, place: Place, node: Node, path: str) -> Iterator[Default]:
+class Given(NamedTuple):
+    """A default, and the node that gives it."""
+
+    default: Default
+    node: Node
+
+
+def defaults(reader: NodeReader, place: Place, node: Node, path: str) -> Iterator[Given]:
     """The defaults that a node says for a place: one value, or an item each. What is wrong is said to the reader."""
-    if isinstance(node, Scalar) and node.null:
+    if is_null(node):
         return
     if place.instances:
         yield from _items(reader, place, node, path)
@@ -38,12 +46,15 @@ def lay(given: Iterable[Default]) -> tuple[WorkloadSpec, WorkloadSpec]:
     spec, attributes = WorkloadSpec(), WorkloadSpec()
     for each in given:
         _fill(each, attributes if each.attribute else spec)
+        if each.attribute and each.place.side:
+            # Those of the workers are not the master's, to whose items the merge would give them otherwise.
+            attributes.master_spec.SetInParent()
     return spec, attributes
 
 
-def _tried(reader: NodeReader, said: Default, node: Node, path: str) -> Iterator[Default]:
+def _tried(reader: NodeReader, said: Default, node: Node, path: str) -> Iterator[Given]:
     if said.attribute or said.excluded:
-        yield said
+        yield Given(said, node)
         return
     spec = WorkloadSpec()
     set_kind(spec, min(said.place.kinds))
@@ -52,7 +63,7 @@ def _tried(reader: NodeReader, said: Default, node: Node, path: str) -> Iterator
     for each in found:
         reader.say(path, node, each.message, each.allowed)
     if not found:
-        yield said
+        yield Given(said, node)
 
 
 def _fill(said: Default, spec: WorkloadSpec) -> None:
@@ -89,7 +100,7 @@ def _add(said: Default, items: Any) -> None:
     (items.add() if known is None else known).CopyFrom(item)
 
 
-def _items(reader: NodeReader, place: Place, node: Node, path: str) -> Iterator[Default]:
+def _items(reader: NodeReader, place: Place, node: Node, path: str) -> Iterator[Given]:
     """`[{name: A, value: b}]`, by REST names; the label is what REST calls the item."""
     if not isinstance(node, Sequence):
         reader.say(path, node, "a list of items belongs here", "[{name: ..}]")
@@ -107,16 +118,19 @@ def _item(reader: NodeReader, place: Place, node: Node, path: str) -> Default:
     members = {member.rest: member for member in members_of(row) if member.rest}
     label = label_word(row)
     said: list[tuple[Row | None, Any]] = []
+    secrets = _secrets(row)
     known = [label, *(name for name in members if name != label), _EXCLUDE]
     excluded = False
-    for key, value in reader.entries(node, path, known):
-        here = f"{path}.{key}"
-        if key == _EXCLUDE:
+    for key, value in _leaves(reader, node, path, known, secrets):
+        here = join(path, key)
+        if key in secrets:
+            reader.say(here, value, _CREDENTIALS)
+        elif key == _EXCLUDE:
             excluded = reader.flag(value, here) or False
         elif key == label and label not in members:
             text = reader.word(value, here)
             said += [(None, text)] if text else []
-        elif not (isinstance(value, Scalar) and value.null):
+        elif not is_null(value):
             read = reader.scalar(members[key], value, here)
             said += [(members[key], read)] if read is not None else []
     made = Default(place, members=tuple(said), excluded=excluded)
@@ -126,6 +140,26 @@ def _item(reader: NodeReader, place: Place, node: Node, path: str) -> Default:
     if excluded and isinstance(node, Mapping) and any(entry(node, name) for name in members if name != label):
         reader.say(path, node, "an excluded item says nothing else", f"{{{label}: .., {_EXCLUDE}: true}}")
     return labelled
+
+
+def _leaves(
+    reader: NodeReader, node: Node, path: str, known: list[str], unnamed: Collection[str]
+) -> Iterator[tuple[str, Node]]:
+    """The members of an item, nested (`claimInfo: {size: 1Gi}`) or in one word with dots."""
+    outer = {name.rpartition(".")[0] for name in known if "." in name}
+    outer |= {name.partition(".")[0] for name in outer}
+    for key, value in reader.entries(node, path, known, {*unnamed, *outer}):
+        if key not in outer:
+            yield key, value
+            continue
+        inside = [name.removeprefix(f"{key}.") for name in known if name.startswith(f"{key}.")]
+        yield from ((f"{key}.{inner}", leaf) for inner, leaf in _leaves(reader, value, join(path, key), inside, ()))
+
+
+def _secrets(row: Row) -> frozenset[str]:
+    """The members that are credentials, by every name that they have."""
+    secret = [member for member in members_of(row) if member.sensitive]
+    return frozenset(name for each in secret for name in (each.yaml, each.rest, *each.aliases) if name)
 
 
 def label_word(row: Row) -> str:
@@ -141,4 +175,3 @@ def _labelled(said: Default) -> Default:
         else:
             _put(member, item, value)
     return Default(said.place, label=label_of(item), members=said.members, excluded=said.excluded)
-

@@ -23,8 +23,9 @@ from muster_language import Kind, Violation
 from muster_language.catalogue import nearest
 from muster_language.documents.loading import Loaded, load
 from muster_language.documents.nodes import Mapping, Node, Scalar, entry
+from muster_language.values import shown
 from muster_policy_engine.documents.body import BLOCKS, BodyReader
-from muster_policy_engine.documents.reading import NodeReader
+from muster_policy_engine.documents.reading import NodeReader, is_null
 from muster_policy_engine.policy import Body, Level, Policy, Scope
 
 POLICY: Final = "Policy"
@@ -32,8 +33,10 @@ MOST_DOCUMENTS: Final = 1_000
 KINDS: Final[Mapped[str, Kind]] = MappingProxyType({kind.word: kind for kind in Kind})
 _MEMBERS: Final = ("kind", "name", "workload", "scope", "policy")
 _SCOPES: Final = "tenant, {cluster: NAME}, {department: NAME} or {project: NAME}"
+_BELOW: Final = frozenset(Level) - {Level.TENANT}
 _LONGEST_NAME: Final = 253
 _SYSTEM: Final = "system"
+_BEGINNING: Final = re.compile(r"\A---(?=\s)")  # a document may begin in the line that parts it from the one before
 _PARTING: Final = re.compile(r"(---|\.\.\.)\s*(#.*)?$")
 
 
@@ -75,13 +78,18 @@ def _parts(text: str, every: list[Loaded]) -> list[str]:
     begin = 0
     for end in ends:
         part = lines[begin:end]
-        while part and _PARTING.match(part[-1]):
+        while part and _parts_only(part[-1]):
             part.pop()
-        while part and _PARTING.match(part[0]):
+        while part and _parts_only(part[0]):
             part.pop(0)
-        parts.append("\n".join(part).strip("\n") + "\n")
+        parts.append("\n".join(part) + "\n")
         begin = end
     return parts
+
+
+def _parts_only(line: str) -> bool:
+    """Whether a line does nothing but part two documents."""
+    return not line.strip() or _PARTING.match(line) is not None
 
 
 def _empty(loaded: Loaded) -> bool:
@@ -105,7 +113,8 @@ def framed(body: str, frame: Frame) -> str:
     where = f"{{{scope.level}: {json.dumps(scope.unit)}}}" if scope.unit else str(scope.level)
     name = [f"name: {json.dumps(frame.name)}"] if frame.name else []
     lines = [f"kind: {POLICY}", *name, f"workload: {frame.kind.word}", f"scope: {where}", "policy:"]
-    return "\n".join([*lines, *(f"  {line}" if line else "" for line in body.splitlines())]) + "\n"
+    inside = _BEGINNING.sub(lambda begun: " " * len(begun[0]), body.removeprefix("\ufeff")).splitlines()
+    return "\n".join([*lines, *(f"  {line}" if line else "" for line in inside)]) + "\n"
 
 
 def _bare(reader: NodeReader, node: Node, frame: Frame) -> Policy:
@@ -136,15 +145,15 @@ class _Framed:
             return None
         self._kind(said["kind"])
         kind, scope = self._workload(said["workload"]), self._scope(said["scope"])
-        name = self._name(said["name"]) if "name" in said else ""
+        name = self._name(said["name"]) if "name" in said and not is_null(said["name"]) else ""
         if kind is None or scope is None:
             return None
         return Policy(kind, scope, BodyReader(self._reader, kind).read(said["policy"], "policy"), name)
 
     def _kind(self, node: Node) -> None:
         if not isinstance(node, Scalar) or node.text != POLICY:
-            given = node.text[:60] if isinstance(node, Scalar) else "no word"
-            self._reader.say("kind", node, f"{given} is no kind of policy document", POLICY)
+            given = node.text if isinstance(node, Scalar) else "a list or mapping"
+            self._reader.say("kind", node, f"{shown(given)} is not a kind of policy document", POLICY)
 
     def _workload(self, node: Node) -> Kind | None:
         text = node.text if isinstance(node, Scalar) else ""
@@ -152,7 +161,7 @@ class _Framed:
             return KINDS[text]
         near = nearest(text, list(KINDS))
         hint = f"; did you mean {near}?" if near else ""
-        self._reader.say("workload", node, f"{text[:60]!r} is no kind of workload{hint}", ", ".join(KINDS))
+        self._reader.say("workload", node, f"{shown(text)} is not a kind of workload{hint}", ", ".join(KINDS))
         return None
 
     def _scope(self, node: Node) -> Scope | None:
@@ -160,18 +169,18 @@ class _Framed:
             case Scalar(text=Level.TENANT.value):
                 return Scope()
             case Scalar(text=word) if word == _SYSTEM:
-                self._reader.say("scope", node, "policies of the scope system are not written by people", _SCOPES)
-            case Mapping(entries=[(key, Scalar(text=unit))]) if key.text in {*Level} - {Level.TENANT} and unit:
+                self._reader.say("scope", node, "the scope system is read-only", _SCOPES)
+            case Mapping(entries=[(key, Scalar(text=unit, null=False))]) if key.text in _BELOW and unit:
                 return Scope(Level(key.text), unit)
             case _:
-                self._reader.say("scope", node, "this is no scope", _SCOPES)
+                self._reader.say("scope", node, "this is not a scope", _SCOPES)
         return None
 
     def _name(self, node: Node) -> str:
         if isinstance(node, Scalar) and 0 < len(node.text) <= _LONGEST_NAME and node.text.isprintable():
             return node.text
         allowed = f"1 to {_LONGEST_NAME} printable characters"
-        self._reader.say("name", node, "this is no name of a policy", allowed)
+        self._reader.say("name", node, "this is not the name of a policy", allowed)
         return ""
 
 
@@ -184,6 +193,8 @@ def _once(found: list[PolicyDocument]) -> list[PolicyDocument]:
         if known is each or each.policy is None:
             checked.append(each)
             continue
-        said = f"the {each.policy.kind.word} policy of the {each.policy.scope} stands twice, first in line {known.line}"
+        said = (
+            f"the {each.policy.kind.word} policy of the {each.policy.scope} is given twice, first in line {known.line}"
+        )
         checked.append(PolicyDocument(None, [Violation("", said, each.line, 1, "one document for each")], each.line))
     return checked

@@ -6,7 +6,7 @@ Holds: a value that is returned is legal for its row; None means that an error h
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,24 +30,37 @@ class NodeReader:
         """An error at a node."""
         self.found.append(Violation(path, message, node.line, node.column, allowed))
 
-    def entries(self, node: Node, path: str, known: list[str]) -> Iterator[tuple[str, Node]]:
-        """The entries of a mapping whose keys are known; the others are errors."""
+    def entries(
+        self, node: Node, path: str, known: list[str], unnamed: Collection[str] = ()
+    ) -> Iterator[tuple[str, Node]]:
+        """The entries of a mapping whose keys are known; the others are errors. unnamed: keys that no error offers."""
+        for key, value in self.pairs(node, path, known, unnamed):
+            yield key.text, value
+
+    def pairs(
+        self, node: Node, path: str, known: list[str], unnamed: Collection[str] = ()
+    ) -> Iterator[tuple[Scalar, Node]]:
+        """The same with the nodes of the keys."""
         if not isinstance(node, Mapping):
-            if not (isinstance(node, Scalar) and node.null):
+            if not is_null(node):
                 self.say(path, node, "a mapping belongs here", ", ".join(known))
             return
         for key, value in node.entries:
-            if key.text in known:
-                yield key.text, value
+            if key.text in known or key.text in unnamed:
+                yield key, value
             else:
                 near = nearest(key.text, known)
                 hint = f"; did you mean {near}?" if near else ""
-                self.say(join(path, key.text), key, f"unknown{hint}", ", ".join(known[:20]))
+                self.say(join(path, key.text), key, f'unknown field "{key.text[:60]}"{hint}', ", ".join(known[:20]))
 
     def scalar(self, row: Row, node: Node, path: str) -> Any:
         """A value of the row; a list where the row is one."""
         if row.type == of.ARRAY and isinstance(node, Sequence):
-            return self._checked(row, [each.text for each in node.items if isinstance(each, Scalar)], node, path)
+            texts = [each.text for each in node.items if isinstance(each, Scalar) and not each.null]
+            if len(texts) < len(node.items):
+                self.say(path, node, "a list of texts belongs here", "[a, b]")
+                return None
+            return self._checked(row, texts, node, path)
         if not isinstance(node, Scalar) or node.null:
             self.say(path, node, "a value belongs here")
             return None
@@ -76,7 +89,7 @@ class NodeReader:
             self.say(path, node, f"{shown(node.text)} is not a value of {row.path}")
             return None
         if path.endswith(".step") and amount <= 0:
-            self.say(path, node, f"{shown(node.text)} is no step", "a number above 0")
+            self.say(path, node, f"{shown(node.text)} is not a step", "a number above 0")
             return None
         return Bound(amount, node.text)
 
@@ -103,17 +116,27 @@ class NodeReader:
 
     def word(self, node: Node, path: str) -> str:
         """The label of an item; empty where it is none."""
-        if isinstance(node, Scalar) and node.text:
+        if isinstance(node, Scalar) and node.text and not node.null:
             return node.text
         self.say(path, node, "a label belongs here")
         return ""
 
     def labels(self, node: Node, path: str) -> tuple[str, ...] | None:
-        """The labels of items that nobody may change: `[a, b]`."""
-        if not isinstance(node, Sequence) or not all(isinstance(each, Scalar) and each.text for each in node.items):
+        """The labels of items that stay as they are: `[a, b]`."""
+        labels = [
+            each.text
+            for each in (node.items if isinstance(node, Sequence) else ())
+            if isinstance(each, Scalar) and each.text and not each.null
+        ]
+        if not isinstance(node, Sequence) or len(labels) < len(node.items):
             self.say(path, node, "a list of labels belongs here", "[a, b]")
             return None
-        return tuple(each.text for each in node.items if isinstance(each, Scalar))
+        return tuple(labels)
+
+
+def is_null(node: Node) -> bool:
+    """Whether a node says nothing: `null`, `~`, or no value at all."""
+    return isinstance(node, Scalar) and node.null
 
 
 def join(path: str, word: str) -> str:

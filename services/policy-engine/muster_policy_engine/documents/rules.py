@@ -13,8 +13,9 @@ from typing import Any, Final
 from muster_language import Kind
 from muster_language.catalogue import nearest
 from muster_language.documents.nodes import Node, Scalar
+from muster_language.values import shown
 from muster_policy_engine.amounts import factor_of, unit_of
-from muster_policy_engine.documents.reading import NodeReader, join
+from muster_policy_engine.documents.reading import NodeReader, is_null, join
 from muster_policy_engine.places import Place, places
 from muster_policy_engine.policy import DefaultFrom, Rules
 
@@ -52,9 +53,12 @@ class RuleReader:
         """The rules that a node says for a place."""
         said: dict[str, Any] = {}
         taken = [word for word in WORDS if word in place.rules]
-        for word, value in self._reader.entries(node, path, taken):
-            here = join(path, word)
-            if isinstance(value, Scalar) and value.null:
+        for key, value in self._reader.pairs(node, path, taken, WORDS):
+            word, here = key.text, join(path, key.text)
+            if word not in taken:
+                self._reader.say(here, key, f"{place.path} does not take the rule {word}", ", ".join(taken))
+                continue
+            if is_null(value):
                 continue
             if word in _FLAGS:
                 read: Any = self._reader.flag(value, here)
@@ -75,7 +79,7 @@ class RuleReader:
             self._reader.say(path, node, "a blocked field has no other rule", "blocked: true alone")
 
     def _default_from(self, place: Place, node: Node, path: str) -> DefaultFrom | None:
-        """`{field: compute.cpuCoreLimit, factor: 0.5}`: the field by its path, in attributes by its member's name."""
+        """`{field: compute.cpuCoreLimit, factor: 0.5}`: the field by its path, a member of the item by its name."""
         entries = dict(self._reader.entries(node, path, ["field", "factor"]))
         field, factor = entries.get("field"), entries.get("factor")
         if not isinstance(field, Scalar) or not isinstance(factor, Scalar):
@@ -90,30 +94,36 @@ class RuleReader:
             self._reader.say(join(path, "factor"), factor, str(error), "a number above 0, or an amount such as 16Gi")
             return None
         if amount <= 0:
-            self._reader.say(join(path, "factor"), factor, f"{factor.text} is no factor", "a number above 0")
+            self._reader.say(join(path, "factor"), factor, f"{shown(factor.text)} is not a factor", "a number above 0")
             return None
         return DefaultFrom(source, amount, factor.text)
 
     def _source(self, place: Place, field: Scalar, path: str) -> Place | None:
-        """The place of the same side or item that the field names; an amount, and another place than the target."""
-        near = {
-            self._short(place, each): each
-            for each in places(self._kind).values()
-            if each.side is place.side
-            and each.itemized == place.itemized
-            and (not place.itemized or each.row is place.row)
-            and unit_of(each.value) is not None
-            and not each.instances
-            and not each.first_only
-            and each is not place
-        }
+        """The place that the field names: an amount of the same side, of items a member of the same item."""
+        near = {self._short(place, each): each for each in self._sources(place)}
         text = field.text.removeprefix(place.side)
         if text in near:
             return near[text]
         guess = nearest(text, list(near))
         hint = f"; did you mean {guess}?" if guess else ""
-        self._reader.say(path, field, f"{field.text[:60]!r} is no amount that it could be worked out from{hint}")
+        said = f"{shown(field.text)} is not an amount from which {place.path} can be worked out{hint}"
+        self._reader.say(path, field, said)
         return None
 
+    def _sources(self, place: Place) -> list[Place]:
+        """Every amount that the place could be worked out from."""
+        return [
+            each
+            for each in places(self._kind).values()
+            if each.side is place.side
+            and (not each.itemized or each.row is place.row)
+            and (place.itemized or not each.itemized)
+            and unit_of(each.value) is not None
+            and not each.instances
+            and not each.first_only
+            and each.value is not place.value
+        ]
+
     def _short(self, target: Place, place: Place) -> str:
-        return place.value.path if target.itemized else place.path.removeprefix(place.side)
+        """How the target's rule calls the place: by the member's name in the same item, else by its path."""
+        return place.value.path if place.itemized else place.path.removeprefix(target.side)
