@@ -2,7 +2,7 @@
 
 Called by the service for each branch that is judged, and by the command. Pure.
 Rules: the lowest default wins, member by member and item by item, but not below a level that keeps users from changing
-it; rules of all levels hold, whatever levels they are at; a project's v1 document replaces the tenant's whole.
+it; rules of all levels hold; a project's v1 document replaces the tenant's whole.
 Holds: the order in which policies are given does not matter.
 """
 
@@ -14,10 +14,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from muster_language import Kind, Layer, LayerName, WorkloadSpec, combine
+from muster_language.catalogue import catalogue
 from muster_language.labels import members_of
 from muster_language.merging.overlay import given, groups, itemized, put
-from muster_language.catalogue import catalogue
 from muster_policy_engine.documents.defaults import lay
+from muster_policy_engine.places import Place
 from muster_policy_engine.policy import LEVELS, Default, Dialect, Level, Policy, Ruled
 
 LAYERS: Final[Mapping[Level, LayerName]] = MappingProxyType(
@@ -40,7 +41,7 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """A default that does not count, since a policy above lets nobody change the field. path: in the document."""
+    """A default that does not count, since a policy above prohibits changing the field. path: in the document."""
 
     path: str
     label: str
@@ -85,9 +86,7 @@ def compose(kind: Kind, policies: Iterable[Policy]) -> Composed:
         spec, attributes = lay(open_ones)
         layers.append(Layer(LAYERS[policy.scope.level], spec, attributes))
     rules = tuple(Applied(ruled, policy) for policy in standing for ruled in policy.body.rules.values())
-    return Composed(
-        kind, standing, tuple(layers), combine(layers), _attributes(layers), rules, tuple(ignored)
-    )
+    return Composed(kind, standing, tuple(layers), combine(layers), _attributes(layers), rules, tuple(ignored))
 
 
 def without_rules_of(composed: Composed, level: Level) -> Composed:
@@ -104,25 +103,46 @@ def _standing(policies: Iterable[Policy]) -> tuple[Policy, ...]:
 
 
 def closed_by(default: Default, above: Iterable[Policy]) -> Policy | None:
-    """The policy above that lets nobody change what the default gives; None where it counts.
+    """The policy above that prohibits changing what the default gives; None where the default counts.
 
-    A default also gives way where it would take a closed field out, being a member of the same exclusive group.
+    A default also gives way where it would take out a closed field that a policy above gives, being a member of the
+    same exclusive group.
     """
-    beside = _beside(default)
-    for policy in above:
-        for path, ruled in policy.body.rules.items():
-            if path == default.place.path:
-                if ruled.rules.closed or default.label in ruled.rules.closed_labels:
-                    return policy
-            elif ruled.rules.closed and ruled.place.row.name in beside and ruled.place.side is default.place.side:
-                return policy
-    return None
+    policies = tuple(above)
+    return next((each for each in policies if any(_closes(ruled, default, policies) for ruled in _ruled(each))), None)
+
+
+def _ruled(policy: Policy) -> Iterable[Ruled]:
+    return policy.body.rules.values()
+
+
+def _closes(ruled: Ruled, default: Default, policies: tuple[Policy, ...]) -> bool:
+    """Whether a rule of a policy above keeps the default out."""
+    place, rules = ruled.place, ruled.rules
+    if place.path == default.place.path:
+        return rules.closed or default.label in rules.closed_labels
+    if place.side is not default.place.side:
+        return False
+    if rules.blocked and _says(default, place):
+        return True
+    return rules.closed and place.row.name in _beside(default) and _gives(policies, place)
+
+
+def _says(default: Default, place: Place) -> bool:
+    """Whether a default item says the member that the place is about."""
+    inside = default.place.row is place.row and place.member is not None
+    return inside and any(member is place.member for member, _ in default.members)
+
+
+def _gives(policies: tuple[Policy, ...], place: Place) -> bool:
+    """Whether one of the policies has a default for the place."""
+    return any(each.place.path == place.path for policy in policies for each in policy.body.defaults)
 
 
 def _beside(default: Default) -> frozenset[str]:
     """The rows of the exclusive groups that the default clears."""
     name = default.place.row.name
-    return frozenset(other for group in groups() if name in group.members for other in group.all)
+    return frozenset(other for group in groups() if name in group.members for other in group.all) - {name}
 
 
 def _attributes(layers: list[Layer]) -> WorkloadSpec:

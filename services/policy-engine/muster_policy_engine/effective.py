@@ -14,6 +14,7 @@ from typing import Any, Final
 from muster_policy_engine.composing import Composed
 from muster_policy_engine.documents.rules import WORDS
 from muster_policy_engine.judging.bounds import text_of
+from muster_policy_engine.judging.values import said
 from muster_policy_engine.policy import Bound, Default, DefaultFrom, Options, Policy
 
 _FURTHER: Final[Mapping[str, str]] = MappingProxyType({"kept": "canRemove", "fixed": "canEdit"})
@@ -62,16 +63,21 @@ def effective_defaults(composed: Composed) -> list[EffectiveDefault]:
                 continue
             where = (each.place.path, each.label)
             last.pop(where, None)
-            if not each.excluded:
+            if not each.excluded and _is_in(composed, each):
                 last[where] = EffectiveDefault(each.place.path, each.label, _value(each), policy)
     return sorted(last.values(), key=lambda each: (each.path, each.item))
+
+
+def _is_in(composed: Composed, default: Default) -> bool:
+    """Whether the default is still there once all are laid together: one of an exclusive group clears the others."""
+    place = default.place
+    return place.itemized or said(place.target(composed.baseline), place) is not None
 
 
 def _value(default: Default) -> str:
     if not default.place.instances:
         return text_of(default.place.value, default.value)
-    said = {member.rest: text_of(member, value) for member, value in default.members if member is not None}
-    return ", ".join(f"{name}: {value}" for name, value in said.items())
+    return ", ".join(f"{each.rest}: {text_of(each, value)}" for each, value in default.members if each is not None)
 
 
 _TEXTS: Final[Mapping[type, Callable[[Any], str]]] = MappingProxyType(

@@ -156,7 +156,7 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What a policy says. rules: by the path of their place. imposed: assets, kept and not yet in effect."""
+    """What a policy says. rules: by the path of their place."""
 
     defaults: tuple[Default, ...] = ()
     rules: Mapping[str, Ruled] = field(default_factory=dict)

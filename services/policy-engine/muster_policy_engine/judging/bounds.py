@@ -46,7 +46,7 @@ def within(row: Row, value: Any, rules: Rules, path: str, item: str = "") -> Fou
     if rules.minimum is None and rules.maximum is None and rules.step is None:
         return
     if refusal(row, value) is not None:
-        return  # no amount at all, as the language says by itself: it compares with nothing
+        return  # it is no amount, which the language says by itself: there is nothing to compare
     amount = amount_of(row, value)
     if rules.minimum is not None and amount < rules.minimum.amount:
         low = rules.minimum.text
@@ -71,13 +71,18 @@ def is_same(row: Row, value: Any, other: Any) -> bool:
     return amount_of(row, value) == amount_of(row, other)
 
 
+def is_nothing(value: Any) -> bool:
+    """Whether a value says nothing: none at all, an empty text, an empty list."""
+    return value is None or value in ("", [])
+
+
 def unsaid(path: str, item: str = "") -> Against:
-    """A value that the policy requires and nobody gives."""
+    """A value that the policy requires and that is not given."""
     return Against(path, "required", "", "a value", "a value is required", item)
 
 
 def changed(row: Row, path: str, value: Any, expected: Any, item: str = "") -> Against:
-    """A value that somebody changed where the policy lets nobody change it. None: there is none."""
+    """A value that users changed where the policy prohibits it. None: there is none."""
     allowed = text_of(row, expected) if expected is not None else "nothing"
     given = text_of(row, value) if value is not None else ""
     details = "the administrator prohibited changing the value of this field"
@@ -85,7 +90,7 @@ def changed(row: Row, path: str, value: Any, expected: Any, item: str = "") -> A
 
 
 def blocked(row: Row, path: str, value: Any, item: str = "") -> Against:
-    """A value where the policy lets nobody give one."""
+    """A value where the policy prohibits any."""
     details = "the administrator prohibited the use of this field"
     return Against(path, "blocked", text_of(row, value), "nothing", details, item)
 
@@ -93,9 +98,15 @@ def blocked(row: Row, path: str, value: Any, item: str = "") -> Against:
 def _is_among(row: Row, value: Any, options: Options) -> bool:
     values = value if isinstance(value, list) else [value]
     if row.name in _PATHS:
-        allowed = {posixpath.normpath(str(each)) for each in options.values}
-        return all(posixpath.normpath(str(each)) in allowed for each in values)
+        allowed = {_folder(str(each)) for each in options.values}
+        return all(_folder(str(each)) in allowed for each in values)
     return all(each in options.values for each in values)
+
+
+def _folder(path: str) -> str:
+    """The path without doubled slashes, dots and a slash at its end. POSIX lets two slashes in front mean another."""
+    normal = posixpath.normpath(path)
+    return normal[1:] if normal.startswith("//") else normal
 
 
 def _listed(texts: tuple[str, ...]) -> str:

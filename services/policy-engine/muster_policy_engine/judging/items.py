@@ -1,4 +1,4 @@
-"""The rules about items: which there may be, which nobody may touch, and what the members of each may be.
+"""The rules about items: which there may be, which stay as they are, and what the members of each may be.
 
 Called by the rules for every place that speaks about items, once a side of the workload.
 Holds: an item that the policy itself gives keeps its own rules; what a user's item says is judged like any value.
@@ -6,61 +6,79 @@ Holds: an item that the policy itself gives keeps its own rules; what a user's i
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from muster_language import Cleared, Row
-from muster_language.merging.layers import POLICIES
-from muster_policy_engine.judging.bounds import Against, Found, blocked, changed, is_same, unsaid, within
-from muster_policy_engine.judging.views import View, value_of
+from muster_policy_engine.judging.bounds import Against, Found, blocked, changed, is_nothing, is_same, unsaid, within
+from muster_policy_engine.judging.values import value_of
+from muster_policy_engine.judging.views import View
 from muster_policy_engine.places import Place
 from muster_policy_engine.policy import Ruled
 
 
-def instances(view: View, ruled: Ruled, cleared: list[Cleared]) -> Found:
-    """`canAdd`, `blocked`, `required` and the items that nobody may touch: which items there may be.
+def instances(view: View, ruled: Ruled) -> Found:
+    """`canAdd`, `blocked`, `required` and the items that stay as they are: which items there may be.
 
     The path of what they say is the list; `item` names what is meant in it.
     """
     row, rules = ruled.place.row, ruled.rules
     here = f"{view.prefix}{row.path}"
-    items = view.items(row)
+    items = {item.label: item for item in view.items(row)}
     if rules.required and not items:
         yield unsaid(here)
-    defaults = {item.label: item for item in getattr(view.baseline, row.name)}
-    for item in items:
-        if not view.by_users(f"{row.path}.{item.label}"):
-            continue
-        if rules.blocked:
-            details = "the administrator prohibited the use of this field"
-            yield Against(here, "blocked", item.label, "nothing", details, item.label)
-        elif rules.can_add is False and item.label not in defaults:
-            allowed = f"only {', '.join(defaults)}" if defaults else "none"
-            yield Against(here, "canAdd", item.label, allowed, "the administrator prohibited adding new items", item.label)
-    there = {item.label: item for item in items}
-    gone = {each.path for each in cleared if each.layer in POLICIES}
+    if rules.blocked or rules.can_add is False:
+        defaults = [item.label for item in getattr(view.baseline, row.name)]
+        for label in _added(view, ruled.place, items, defaults):
+            yield _not_used(here, label) if rules.blocked else _not_added(here, label, defaults)
     for label in rules.locked or ():
-        if _is_gone(here, label, there, gone) or _is_changed(view, row, label, there, defaults):
-            yield _touched(here, "locked", "modifying", label, there)
+        if _is_gone(view, ruled.place, label, items) or _is_changed(view, ruled.place, label, items):
+            yield _touched(here, "locked", "modifying", label, items)
     for label in rules.kept or ():
-        if _is_gone(here, label, there, gone):
-            yield _touched(here, "canRemove", "removing", label, there)
+        if _is_gone(view, ruled.place, label, items):
+            yield _touched(here, "canRemove", "removing", label, items)
     for label in rules.fixed or ():
-        if _is_changed(view, row, label, there, defaults):
-            yield _touched(here, "canEdit", "modifying", label, there)
+        if _is_changed(view, ruled.place, label, items):
+            yield _touched(here, "canEdit", "modifying", label, items)
 
 
-def _is_gone(here: str, label: str, there: dict[str, Any], gone: set[str]) -> bool:
-    return label not in there and f"{here}.{label}" in gone
+def _added(view: View, place: Place, items: Iterable[str], defaults: list[str]) -> list[str]:
+    """The labels of the items that are there because users gave them."""
+    row = place.row
+    return [
+        label
+        for label in items
+        if label not in defaults
+        and view.by_users(f"{row.path}.{label}")
+        and view.left_out.item(row, label, master=view.master) is None
+    ]
 
 
-def _is_changed(view: View, row: Row, label: str, there: dict[str, Any], defaults: dict[str, Any]) -> bool:
-    item = there.get(label)
-    return item is not None and view.by_users(f"{row.path}.{label}") and item != defaults.get(label)
+def _not_added(here: str, label: str, defaults: list[str]) -> Against:
+    allowed = f"only {', '.join(defaults)}" if defaults else "none"
+    return Against(here, "canAdd", label, allowed, "the administrator prohibited adding new items", label)
 
 
-def _touched(here: str, rule: str, verb: str, label: str, there: dict[str, Any]) -> Against:
-    given = label if label in there else ""
-    return Against(here, rule, given, "as the policy sets it", f"the administrator prohibited {verb} item '{label}'", label)
+def _not_used(here: str, label: str) -> Against:
+    return Against(here, "blocked", label, "nothing", "the administrator prohibited the use of this field", label)
+
+
+def _is_gone(view: View, place: Place, label: str, items: dict[str, Any]) -> bool:
+    return label not in items and view.taken_away(f"{place.row.path}.{label}")
+
+
+def _is_changed(view: View, place: Place, label: str, items: dict[str, Any]) -> bool:
+    row, item = place.row, items.get(label)
+    if item is None or not view.by_users(f"{row.path}.{label}"):
+        return False
+    if any(item == default for default in getattr(view.baseline, row.name)):
+        return False
+    return bool(item != view.left_out.item(row, label, master=view.master))
+
+
+def _touched(here: str, rule: str, verb: str, label: str, items: dict[str, Any]) -> Against:
+    given = label if label in items else ""
+    details = f"the administrator prohibited {verb} item '{label}'"
+    return Against(here, rule, given, "as the policy sets it", details, label)
 
 
 def members(view: View, ruled: Ruled) -> Found:
@@ -72,33 +90,36 @@ def members(view: View, ruled: Ruled) -> Found:
 
 
 def _member(view: View, ruled: Ruled, item: Any) -> Found:
-    place, rules = ruled.place, ruled.rules
-    row, label = place.value, item.label
+    place, rules, label = ruled.place, ruled.rules, item.label
+    row = place.value
     inside = f"{place.row.path}.{label}"
-    path = f"{inside}.{row.path}"
-    here = f"{view.prefix}{path}"
+    here = f"{view.prefix}{inside}.{row.path}"
     value = value_of(row, item)
-    if value is None:
-        if rules.required:
-            yield unsaid(here, label)
-        return
-    by_users = view.by_users(path, inside)
+    by_users = view.by_users(f"{inside}.{row.path}", inside)
     if rules.blocked:
-        if by_users:
+        if value is not None and by_users and not is_same(row, value, _unedited(view, place, label)):
             yield blocked(row, here, value, label)
         return
-    if rules.can_edit is False and by_users:
-        expected = _expected(view, place, label)
-        if not is_same(row, value, expected):
-            yield changed(row, here, value, expected, label)
-    yield from within(row, value, rules, here, label)
+    if rules.required and is_nothing(value):
+        yield unsaid(here, label)
+    if rules.can_edit is False and by_users and not is_same(row, value, _default(view, place, label)):
+        # An item is replaced whole, so a member that is left out is changed as well.
+        unedited = _unedited(view, place, label)
+        if not is_same(row, value, unedited):
+            yield changed(row, here, value, unedited, label)
+    if value is not None:
+        yield from within(row, value, rules, here, label)
 
 
-def _expected(view: View, place: Place, label: str) -> Any:
-    """What the policy gives for the member: in its own item of that label, else in every item."""
-    row = place.value
-    own = next((each for each in getattr(view.baseline, place.row.name) if each.label == label), None)
-    if own is not None:
-        return value_of(row, own)
-    every = getattr(view.attributes, place.row.name)
-    return value_of(row, every[0]) if every else None
+def _default(view: View, place: Place, label: str) -> Any:
+    """What the policies give for the member in an item of their own; None where they have no such item."""
+    items = getattr(view.baseline, place.row.name)
+    return next((value_of(place.value, each) for each in items if each.label == label), None)
+
+
+def _unedited(view: View, place: Place, label: str) -> Any:
+    """What the member would be if the users said nothing of it: that of the policy's own item, else of every item."""
+    item = view.left_out.item(place.row, label, master=view.master)
+    if item is None:
+        item = view.left_out.member(place.row, place.value, label, master=view.master)
+    return value_of(place.value, item) if item is not None else None

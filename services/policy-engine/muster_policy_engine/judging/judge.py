@@ -1,8 +1,8 @@
-"""The verdict about one submission: a pure function of its layers, the policies of its branch and what the project says.
+"""The verdict about one submission: a pure function of its layers, the policies of its branch and its project's terms.
 
-Called by the service for every generation once, and by the command for tests of policies. Steps, readable aloud: lay
-the layers over each other, work out the defaults that follow from other fields, see what the language has against the
-result, see what the policies have against it, then say what it needs or why it may not run.
+Called by the service for every generation once, and by the command for tests of policies. Steps: lay the layers over
+each other with the defaults that follow from other fields, derive what the language derives, check the result against
+the language and against the policies, then say what it needs or why it may not run.
 Holds: equal arguments give equal verdicts; nothing of the arguments is changed.
 """
 
@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from muster_language import (
-    Kind,
-    Layer,
     LayerName,
     Merged,
     WorkloadSpec,
@@ -21,8 +19,6 @@ from muster_language import (
     check_effective,
     derive,
     is_preemptible,
-    language_layer,
-    merge,
     priority_of,
     resource_requests,
     warnings_of,
@@ -30,8 +26,9 @@ from muster_language import (
 from muster_language.merging.roles import complete_master
 from muster_language.spec import kind_of
 from muster_policy_engine.composing import Composed
+from muster_policy_engine.judging.layering import Submission, layered
+from muster_policy_engine.judging.leaving_out import LeftOut
 from muster_policy_engine.judging.rules import Objection, objections
-from muster_policy_engine.judging.working_out import work_out
 
 DEFAULT_POOL: Final = "default"
 MOST_ISSUES: Final = 200
@@ -87,9 +84,8 @@ def judge(own: WorkloadSpec, base: WorkloadSpec | None, composed: Composed | Non
     kind = kind_of(own)
     if kind is None:
         return Rejected((Objection("kind", "language", "", "", "the kind of workload is not said"),), ())
-    merged = merge(_layers(kind, own, base, composed))
-    if composed is not None:
-        work_out(merged, composed)
+    submission = Submission(kind, own, base, composed, context.rest)
+    merged = layered(submission)
     warnings = tuple(warnings_of(merged.spec))
     derive(merged, rest=context.rest)
     found = [
@@ -97,7 +93,7 @@ def judge(own: WorkloadSpec, base: WorkloadSpec | None, composed: Composed | Non
         for each in (*check_effective(merged.spec), *check_clusters(merged.spec, context.cluster))
     ]
     if composed is not None:
-        found += objections(merged, composed)
+        found += objections(merged, composed, LeftOut(submission))
     if found:
         return Rejected(_sorted(found), warnings)
     return _admit(merged, context, warnings)
@@ -105,28 +101,17 @@ def judge(own: WorkloadSpec, base: WorkloadSpec | None, composed: Composed | Non
 
 def _sorted(found: list[Objection]) -> tuple[Objection, ...]:
     """All issues in a fixed order; of very many the first ones, and how many there are."""
-    found.sort(key=lambda each: (each.path, each.rule, each.item, each.policy.id if each.policy is not None else ""))
+    found.sort(key=_order)
     if len(found) <= MOST_ISSUES:
         return tuple(found)
     more = f"and {len(found) - MOST_ISSUES} more issues"
     return (*found[:MOST_ISSUES], Objection("spec", "language", "", f"at most {MOST_ISSUES} are listed", more))
 
 
-def _layers(kind: Kind, own: WorkloadSpec, base: WorkloadSpec | None, composed: Composed | None) -> list[Layer]:
-    given = [own] if base is None else [base, own]
-    policies = [] if composed is None else [_for_masters(layer, given) for layer in composed.layers]
-    template = [Layer(LayerName.TEMPLATE, base)] if base is not None else []
-    return [language_layer(kind), *policies, *template, Layer(LayerName.WORKLOAD, own)]
-
-
-def _for_masters(layer: Layer, given: list[WorkloadSpec]) -> Layer:
-    """The defaults; those of a master only where somebody gives one, since they alone would make one."""
-    if not layer.spec.HasField("master_spec") or any(each.HasField("master_spec") for each in given):
-        return layer
-    without = WorkloadSpec()
-    without.CopyFrom(layer.spec)
-    without.ClearField("master_spec")
-    return Layer(layer.name, without, layer.attributes)
+def _order(issue: Objection) -> tuple[str, ...]:
+    """By path, rule and policy, and by all else that tells two issues apart: documents come in any order."""
+    by = (issue.policy.id, str(issue.policy.scope)) if issue.policy is not None else ("", "")
+    return (issue.path, issue.rule, issue.item, *by, issue.allowed, issue.given, issue.details)
 
 
 def _admit(merged: Merged, context: Context, warnings: tuple[str, ...]) -> Admitted:

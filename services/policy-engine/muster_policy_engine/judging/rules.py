@@ -2,21 +2,26 @@
 
 Called by judging. Rules look at values of the effective spec, whoever gave them, for workers and master alike; only
 `canEdit`, `canAdd`, `canRemove`, `locked` and `blocked` ask who: what a template or the user gave where the policy
-lets nobody give it.
+prohibits it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Final
 
-from muster_language import Cleared, Merged
-from muster_language.merging.layers import POLICIES
+from muster_language import LayerName, Merged
 from muster_policy_engine.composing import Composed
-from muster_policy_engine.judging.bounds import Found, blocked, changed, is_same, unsaid, within
+from muster_policy_engine.judging.bounds import Found, blocked, changed, is_nothing, is_same, unsaid, within
 from muster_policy_engine.judging.items import instances, members
-from muster_policy_engine.judging.views import View, value_of, views
+from muster_policy_engine.judging.leaving_out import LeftOut
+from muster_policy_engine.judging.values import said
+from muster_policy_engine.judging.views import View, views
+from muster_policy_engine.places import Place
 from muster_policy_engine.policy import Policy, Ruled
+
+_SCALING: Final = frozenset({"min_scale", "max_scale", "metric"})
+"""Derived for every service; what else is derived follows from something that was said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,51 +37,56 @@ class Objection:
     policy: Policy | None = None
 
 
-def objections(merged: Merged, composed: Composed) -> list[Objection]:
+def objections(merged: Merged, composed: Composed, left_out: LeftOut) -> list[Objection]:
     """Everything that the policies have against the spec."""
     if not composed.rules:
         return []
-    sides = views(merged, composed)
+    sides = views(merged, composed, left_out)
     return [
         Objection(*found, policy=applied.policy)
         for applied in composed.rules
         for view in sides.of(applied.ruled.place)
-        for found in _ruled(view, applied.ruled, merged.cleared)
+        for found in _ruled(view, applied.ruled)
     ]
 
 
-def _ruled(view: View, ruled: Ruled, cleared: list[Cleared]) -> Found:
+def _ruled(view: View, ruled: Ruled) -> Found:
     if not ruled.place.itemized:
-        return _value(view, ruled, cleared)
-    return instances(view, ruled, cleared) if ruled.place.instances else members(view, ruled)
+        return _value(view, ruled)
+    return instances(view, ruled) if ruled.place.instances else members(view, ruled)
 
 
-def _value(view: View, ruled: Ruled, cleared: list[Cleared]) -> Found:
+def _value(view: View, ruled: Ruled) -> Found:
     """A field, or a member of an object."""
     place, rules = ruled.place, ruled.rules
     path = place.row.path if place.member is None else f"{place.row.path}.{place.member.path}"
     here = f"{view.prefix}{path}"
-    value = _said(view.spec, ruled)
+    value = view.value(place)
     if rules.blocked:
-        if value is not None and view.by_users(path):
+        if value is not None and view.by_users(path) and not is_same(place.value, value, view.unedited(place)):
             yield blocked(place.value, here, value)
         return
     # What a master leaves unsaid it has from the workers, of whom it is required already.
-    if value is None and rules.required and (not view.prefix or place.side):
+    if rules.required and (not view.master or place.side) and (is_nothing(value) or _of_itself(view, place, path)):
         yield unsaid(here)
     if rules.can_edit is False:
-        expected = _said(view.baseline, ruled)
-        if view.by_users(path) and not is_same(place.value, value, expected):
-            yield changed(place.value, here, value, expected)
-        elif any(each.path == here and each.layer in POLICIES for each in cleared):
-            # Another field of the workload excludes it.
-            yield changed(place.value, here, None, expected)
+        yield from _edited(view, ruled, path)
     if value is not None:
         yield from within(place.value, value, rules, here)
 
 
-def _said(spec: Any, ruled: Ruled) -> Any:
-    place = ruled.place
-    if place.member is None:
-        return value_of(place.row, spec)
-    return value_of(place.member, getattr(spec, place.row.name)) if spec.HasField(place.row.name) else None
+def _of_itself(view: View, place: Place, path: str) -> bool:
+    """Whether the language gives the value to every workload: `required` asks for one that is given."""
+    source = view.source(path)
+    return source is LayerName.LANGUAGE or (source is LayerName.DERIVED and place.row.name in _SCALING)
+
+
+def _edited(view: View, ruled: Ruled, path: str) -> Found:
+    """A value that users changed, or took away by giving another field that excludes it."""
+    place, value = ruled.place, view.value(ruled.place)
+    default = said(view.baseline, place)
+    if is_same(place.value, value, default) or not (view.by_users(path) or view.taken_away(path)):
+        return
+    expected = default if default is not None else view.unedited(place)
+    if not is_same(place.value, value, expected):
+        yield changed(place.value, f"{view.prefix}{path}", value, expected)

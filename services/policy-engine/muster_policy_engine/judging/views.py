@@ -11,36 +11,66 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from muster_language import LayerName, Merged, Row
-from muster_language.catalogue import value_types as of
-from muster_language.labels import label_of
-from muster_language.merging.layers import USERS
-from muster_language.merging.overlay import given
+from muster_language import Cleared, LayerName, Merged, Row, WorkloadSpec
+from muster_language.merging.layers import POLICIES, USERS
 from muster_language.merging.roles import complete_master
-from muster_policy_engine.places import Place, Side
 from muster_policy_engine.composing import Composed
+from muster_policy_engine.judging.leaving_out import LeftOut
+from muster_policy_engine.judging.values import said
+from muster_policy_engine.places import Place, Side
 
 _MASTER: Final = "masterSpec."
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The fields of one side. `baseline`: what the policy alone gives it; `prefix`: in front of its paths."""
+    """The fields of one side.
+
+    baseline: what the policies alone give it. left_out: what it would be without one of its fields. prefix: in front of
+    its paths. prefixes: where provenance may speak of its values, the nearest first; a master has values of the
+    workers. gone: paths of the policies' values that users took away.
+    """
 
     spec: Any
     baseline: Any
-    attributes: Any
+    left_out: LeftOut
     provenance: Mapping[str, LayerName]
+    gone: frozenset[str]
     prefix: str = ""
+    prefixes: tuple[str, ...] = ("",)
+
+    @property
+    def master(self) -> bool:
+        """Whether it is the master's side."""
+        return bool(self.prefix)
+
+    def source(self, path: str, within: str = "") -> LayerName | None:
+        """The layer that gave what is at the path, or the item in which it is; None: no layer did."""
+        found = (
+            self.provenance.get(f"{prefix}{path}") or self.provenance.get(f"{prefix}{within}")
+            for prefix in self.prefixes
+        )
+        return next((each for each in found if each is not None), None)
 
     def by_users(self, path: str, within: str = "") -> bool:
         """Whether a template or the user gave what is at the path, or the item in which it is."""
-        source = self.provenance.get(f"{self.prefix}{path}") or self.provenance.get(f"{self.prefix}{within}")
-        return source in USERS
+        return self.source(path, within) in USERS
+
+    def taken_away(self, path: str) -> bool:
+        """Whether users took away what a policy gave at the path."""
+        return f"{self.prefix}{path}" in self.gone
 
     def items(self, row: Row) -> list[Any]:
         """The items of a field."""
         return list(getattr(self.spec, row.name))
+
+    def value(self, place: Place) -> Any:
+        """The value of a field, or of a member of an object; None where it is not said."""
+        return said(self.spec, place)
+
+    def unedited(self, place: Place) -> Any:
+        """What would be there if the users said nothing of it."""
+        return said(self.left_out.field(place.row, place.member, master=self.master), place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,33 +91,20 @@ class Views:
         return [self.worker]
 
 
-def views(merged: Merged, composed: Composed) -> Views:
+def views(merged: Merged, composed: Composed, left_out: LeftOut) -> Views:
     """The sides of a merged spec."""
-    spec = merged.spec
-    worker = View(spec, composed.baseline, composed.attributes, merged.provenance)
+    spec, provenance, gone = merged.spec, merged.provenance, _gone(merged.cleared)
+    worker = View(spec, composed.baseline, left_out, provenance, gone)
     if not spec.HasField("master_spec"):
         return Views(worker, None, None)
-    own = View(spec.master_spec, composed.baseline, composed.attributes, merged.provenance, _MASTER)
-    baseline, attributes = composed.baseline.master_spec, composed.attributes.master_spec
-    whole = View(complete_master(spec), baseline, attributes, merged.provenance, _MASTER)
+    own = View(spec.master_spec, composed.baseline, left_out, provenance, gone, _MASTER, (_MASTER,))
+    baseline = WorkloadSpec()
+    baseline.CopyFrom(composed.baseline)
+    baseline.framework = spec.framework  # a launcher has no GPU of the workers
+    baseline.master_spec.SetInParent()
+    whole = View(complete_master(spec), complete_master(baseline), left_out, provenance, gone, _MASTER, (_MASTER, ""))
     return Views(worker, own, whole)
 
 
-def value_of(row: Row, message: Any) -> Any:
-    """The value of a field or member, in a form that compares; None where it is not said."""
-    if row.name == "label":
-        return _name(message)
-    if row.type == of.ITEMIZED:
-        return [each.SerializeToString(deterministic=True) for each in getattr(message, row.name)] or None
-    if not given(row, message):
-        return None
-    value = getattr(message, row.name)
-    return list(value.values) if row.type == of.ARRAY else value
-
-
-def _name(item: Any) -> str | None:
-    """The name of an item; None for the label that every item without a name gets from what it says."""
-    nameless = type(item)()
-    nameless.CopyFrom(item)
-    nameless.ClearField("label")
-    return item.label if item.label != label_of(nameless) else None
+def _gone(cleared: list[Cleared]) -> frozenset[str]:
+    return frozenset(each.path for each in cleared if each.layer in POLICIES and each.by in USERS)

@@ -2,7 +2,7 @@
 
 Called by judging before the language derives its own. Chains are followed in order; a write refuses those that come
 back to their start, and what the levels of a branch bring together without a write stops at the first field again.
-Holds: a value that somebody gave is never changed.
+Holds: a value that is given is never changed, nor is one given that excludes it.
 """
 
 from __future__ import annotations
@@ -11,23 +11,27 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any, Final
 
-from muster_language import Merged
+from muster_language import LayerName, Merged
 from muster_language.checks.bounds import refusal
+from muster_language.merging.overlay import groups
 from muster_language.merging.roles import complete_master
 from muster_policy_engine.amounts import amount_of, value_from
 from muster_policy_engine.composing import LAYERS, Applied, Composed
-from muster_policy_engine.judging.views import value_of
+from muster_policy_engine.judging.values import value_of
 from muster_policy_engine.places import Place, Side
 
 _MASTER: Final = "masterSpec."
+_REQUEST_OF: Final[Mapping[str, str]] = {
+    "gpu_portion_limit": "gpu_portion_request",
+    "gpu_memory_limit": "gpu_memory_request",
+}
+"""Limits that mean nothing without their request."""
 
 
 def work_out(merged: Merged, composed: Composed) -> None:
-    """Sets the fields that nothing sets and whose source has a value, and notes the policy's layer for them."""
+    """Sets the fields that only the language sets, if anything, and whose source has a value; notes the policy's layer."""
     wanted = {
-        applied.ruled.place.path: applied
-        for applied in composed.rules
-        if applied.ruled.rules.default_from is not None
+        applied.ruled.place.path: applied for applied in composed.rules if applied.ruled.rules.default_from is not None
     }
     for path in _in_order(wanted):
         _set(merged, wanted[path])
@@ -53,18 +57,41 @@ def _set(merged: Merged, applied: Applied) -> None:
         return
     role, whole, prefix = merged.spec, merged.spec, ""
     if place.side is Side.MASTER:
+        # What a master leaves unsaid it has from the workers; items are its own by now.
         master = complete_master(merged.spec)
         if master is None:
             return
-        # What a master leaves unsaid it has from the workers; items are its own.
-        role, whole, prefix = merged.spec.master_spec, merged.spec.master_spec if place.itemized else master, _MASTER
-    for (target, path), (seen, _) in zip(_targets(role, place), _targets(whole, place), strict=True):
+        role, whole, prefix = merged.spec.master_spec, master, _MASTER
+    if _is_excluded(place, whole):
+        return
+    seen_in = role if place.itemized else whole
+    for (target, path), (seen, _) in zip(_targets(role, place), _targets(seen_in, place), strict=True):
         source = value_of(rule.source.value, _holder(seen, whole, rule.source))
-        # A source that is no amount is what the language refuses by itself.
-        if value_of(place.value, seen) is None and source is not None and refusal(rule.source.value, source) is None:
+        if value_of(place.value, seen) is not None and not _of_language(merged, path, prefix):
+            continue
+        # A source that is not an amount is refused by the language itself.
+        if source is not None and refusal(rule.source.value, source) is None:
             amount = Fraction(amount_of(rule.source.value, source)) * rule.factor
             setattr(target, place.value.name, value_from(place.value, amount))
             merged.provenance[f"{prefix}{path}"] = LAYERS[applied.policy.scope.level]
+
+
+def _of_language(merged: Merged, path: str, prefix: str) -> bool:
+    """Whether the value is the language's default, which any policy comes before."""
+    return (merged.provenance.get(f"{prefix}{path}") or merged.provenance.get(path)) is LayerName.LANGUAGE
+
+
+def _is_excluded(place: Place, role: Any) -> bool:
+    """Whether the role has another member of the target's exclusive group: a plain default would give way to it too.
+
+    A limit needs its own request.
+    """
+    name = place.row.name
+    request = _REQUEST_OF.get(name)
+    if request is not None:
+        return not role.HasField(request)
+    others = {member for group in groups() if name in group.members for member in group.members} - {name}
+    return any(role.HasField(other) for other in others)
 
 
 def _targets(role: Any, place: Place) -> Iterator[tuple[Any, str]]:

@@ -1,0 +1,104 @@
+"""What a workload would have at a place if its users said nothing there: what `canEdit` and its like compare with.
+
+Called by the rules, and only where a value is not the policy's default already: it lays all layers together once more.
+Holds: what the language or a policy gives by itself is never a change, whoever repeats it, so that an effective spec is
+admitted again; a field that another name stands for is left out with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Final
+
+from muster_language import Row, WorkloadSpec, derive
+from muster_language.labels import label_of
+from muster_language.merging.roles import complete_master
+from muster_policy_engine.judging.layering import Submission, layered
+
+_STANDS_FOR: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "priority_class": ("preemptible", "non_preemptible"),
+        "uid_gid_source": ("run_as_user",),
+        "ports.service_type": ("service_type",),
+        "volumes.mount_propagation": ("mount_propagation",),
+    }
+)
+"""Fields and members of items, and the fields from which the language derives them."""
+_ITEMS_OF: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({"nfs": ("nfs", "volumes")})
+"""Itemized fields, and those whose items the language moves into them."""
+_MEMBERS_OF: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({"server": ("server", "nfs_server")})
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A submission, from which one place at a time can be left out. master: whether the place is one of the master."""
+
+    submission: Submission
+
+    def field(self, row: Row, member: Row | None, *, master: bool) -> WorkloadSpec:
+        """The side of the workload as it would be without the field, or without the member of the object."""
+
+        def clear(role: Any) -> None:
+            if member is None:
+                role.ClearField(row.name)
+            elif role.HasField(row.name):
+                getattr(role, row.name).ClearField(member.name)
+            for name in _STANDS_FOR.get(row.name, ()):
+                role.ClearField(name)
+
+        return self._side(clear, master=master)
+
+    def member(self, row: Row, member: Row, label: str, *, master: bool) -> Any:
+        """The item as it would be without the member; None: there would be none."""
+
+        def clear(role: Any) -> None:
+            for item in _items(role, row):
+                if label_of(item) == label:
+                    for name in _MEMBERS_OF.get(member.name, (member.name,)):
+                        if name in item.DESCRIPTOR.fields_by_name:
+                            item.label = label  # a label that comes from the member stays what it is
+                            item.ClearField(name)
+            for name in _STANDS_FOR.get(f"{row.name}.{member.name}", ()):
+                role.ClearField(name)
+
+        return _item(self._side(clear, master=master), row, label)
+
+    def item(self, row: Row, label: str, *, master: bool) -> Any:
+        """The item of that label as it would be if the users said none; None: there would be none."""
+
+        def clear(role: Any) -> None:
+            for name in _ITEMS_OF.get(row.name, (row.name,)):
+                items = getattr(role, name)
+                for index in [at for at, each in enumerate(items) if label_of(each) == label][::-1]:
+                    del items[index]
+
+        return _item(self._side(clear, master=master), row, label)
+
+    def _side(self, clear: Any, *, master: bool) -> WorkloadSpec:
+        """The workers or the master. Both lose the place: what a master leaves unsaid it has from the workers."""
+        own, base = _without(self.submission.own, clear), self.submission.base
+        less = replace(self.submission, own=own, base=_without(base, clear) if base is not None else None)
+        merged = layered(less)
+        derive(merged, rest=less.rest)
+        whole = complete_master(merged.spec) if master else merged.spec
+        return whole if whole is not None else merged.spec
+
+
+def _without(spec: WorkloadSpec, clear: Any) -> WorkloadSpec:
+    less = WorkloadSpec()
+    less.CopyFrom(spec)
+    clear(less)
+    if less.HasField("master_spec"):
+        clear(less.master_spec)
+    return less
+
+
+def _items(role: Any, row: Row) -> Iterator[Any]:
+    for name in _ITEMS_OF.get(row.name, (row.name,)):
+        yield from getattr(role, name)
+
+
+def _item(spec: Any, row: Row, label: str) -> Any:
+    return next((each for each in getattr(spec, row.name) if each.label == label), None)
