@@ -102,8 +102,7 @@ class NoSuchPolicy(NotFound):
 
     reason = "NO_SUCH_POLICY"
 
-    def __init__(self, key: object) -> None:
-        shown = key if isinstance(key, str) else " of the ".join(str(getattr(each, "word", each)) for each in key)  # type: ignore[attr-defined]
+    def __init__(self, shown: str) -> None:
         super().__init__(f"there is no policy {shown}")
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from muster.api.v1 import policies_pb2 as pb
 from muster.api.v1 import policies_pb2_grpc
+from muster.events.v1.policy_pb2 import WorkloadAdmitted
 from muster_chassis import identity
 from muster_chassis.database import Database
 from muster_chassis.errors import Violation
@@ -158,7 +159,7 @@ class Policies(policies_pb2_grpc.PoliciesServiceServicer):
             policy = key if isinstance(key, str) else found_by(shelf, key).row.id
             versions = await self._store.versions(unit, policy)
         if not versions:
-            raise NoSuchPolicy(key)
+            raise NoSuchPolicy(policy)
         return pb.ListPolicyVersionsResponse(
             policy=policy_of(versions[0].row), versions=[changed_to(each) for each in versions]
         )
@@ -216,9 +217,11 @@ class Policies(policies_pb2_grpc.PoliciesServiceServicer):
             raise Unreadable(error) from error
         answer = pb.JudgeWorkloadsResponse(revision=judged[0].revision)
         for submission, each in zip(submissions, judged, strict=True):
-            message = verdict_of(submission, each)
-            is_admitted = message.DESCRIPTOR.name == "WorkloadAdmitted"
-            answer.judgements.append(pb.Judgement(**{"admitted" if is_admitted else "rejected": message}))  # type: ignore[arg-type]
+            match verdict_of(submission, each):
+                case WorkloadAdmitted() as admitted:
+                    answer.judgements.add(admitted=admitted)
+                case rejected:
+                    answer.judgements.add(rejected=rejected)
         return answer
 
     def _written(self, done: Done) -> list[pb.WrittenPolicy]:

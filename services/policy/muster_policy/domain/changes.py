@@ -12,13 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
+from typing import Final
 
-from muster_policy.domain.standing import Key, Row, Shelf, sort_key
+from muster_policy.domain.standing import Key, Row, Shelf, Standing, sort_key
 from muster_policy_engine.documents.document import PolicyDocument
 from muster_policy_engine.levels import Tenancy, clashes
 from muster_policy_engine.policy import Level, Policy, Scope
 
-MOST_POLICIES = 20_000
+MOST_POLICIES: Final = 20_000
 
 
 class Outcome(Enum):
@@ -150,8 +151,8 @@ def _pruned(wanted: Wanted, shelf: Shelf, kept: set[Key]) -> list[Row]:
     return sorted(rows, key=sort_key)
 
 
-def _one(plan: _Plan, wanted: Wanted, each: Given, standing: object, fresh: str) -> None:
-    row = standing.row if standing is not None else None  # type: ignore[attr-defined]
+def _one(plan: _Plan, wanted: Wanted, each: Given, standing: Standing | None, fresh: str) -> None:
+    row = standing.row if standing is not None else None
     name = each.policy.name or (row.name if row is not None else default_name(each.policy))
     if row is None:
         scope = each.policy.scope

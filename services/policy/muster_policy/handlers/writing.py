@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from muster_chassis.unit import Unit
 from muster_policy.domain.changes import Change, Forbidden, Outcome, Refused, Wanted, changes, removal
-from muster_policy.domain.standing import Row, Shelf, Standing
+from muster_policy.domain.standing import Key, Shelf, Standing
 from muster_policy.errors import (
     NoSuchPolicy,
     NoSuchUnit,
@@ -57,7 +57,7 @@ class Writing:
         return await self._write(unit, shelf, found, channel, reason, dry=dry)
 
     async def remove(
-        self, unit: Unit, key: object, wanted: Wanted, channel: str, reason: str, *, dry: bool = False
+        self, unit: Unit, key: str | Key, wanted: Wanted, channel: str, reason: str, *, dry: bool = False
     ) -> Done:
         """Removes a policy. key: its id, or its kind and scope. Raises the errors of `errors.py`."""
         shelf = await self._loading.taken(unit)
@@ -84,11 +84,11 @@ class Writing:
         return Done(done, revision)
 
 
-def found_by(shelf: Shelf, key: object) -> Standing:
+def found_by(shelf: Shelf, key: str | Key) -> Standing:
     """The policy of an id, or of a kind and scope. Raises NoSuchPolicy."""
-    standing = shelf.by_id(key) if isinstance(key, str) else shelf.find(key)  # type: ignore[arg-type]
+    standing = shelf.by_id(key) if isinstance(key, str) else shelf.find(key)
     if standing is None:
-        raise NoSuchPolicy(key)
+        raise NoSuchPolicy(key if isinstance(key, str) else f"{key[0].word} of the {key[1]}")
     return standing
 
 
@@ -110,8 +110,3 @@ def _check_version(standing: Standing | None, expected: int) -> None:
     now = standing.row.version if standing is not None else 0
     if now != expected:
         raise PolicyChanged(expected, now)
-
-
-def document_of(row: Row) -> str:
-    """The document of a policy; empty for one that is removed."""
-    return "" if row.gone else row.document
