@@ -101,9 +101,8 @@ def test_options_that_do_not_go_together(
 def test_every_error_of_every_file_is_said_before_anything_is_sent(muster: Command, world: World, folder: Path) -> None:
     bad = folder / "bad.yaml"
     bad.write_text(f"{TENANT}---\n{RESEARCH}".replace("max: 8", "maxx: 8").replace("backoffLimit", "backofLimit"))
-    (folder / "z.yaml").write_bytes(b"kind: Policy\nname: \xff\n")
-    ran = muster("policies", "apply", "-f", str(folder))
-    assert (ran.code, ran.err.splitlines()[0]) == (2, f"{folder}/z.yaml:2:7: byte 19 (0xff) is not UTF-8")
+    (folder / "zz.yaml").write_bytes(b"kind: Policy\nname: \xff\n")
+    (folder / "zzz.yaml").symlink_to("nowhere")
     (folder / "z.yaml").write_text("kind: Policy\nworkload: trainin\nscope: everywhere\npolicy: {}\n")
     ran = muster("policies", "apply", "-f", str(folder))
     assert ran.code == 2
@@ -112,14 +111,18 @@ def test_every_error_of_every_file_is_said_before_anything_is_sent(muster: Comma
         f'{bad}:21:5: policy.rules.backofLimit: unknown field "backofLimit"; did you mean backoffLimit?',
         f"{folder}/z.yaml:2:11: workload: 'trainin' is no kind of workload; did you mean training?",
         f"{folder}/z.yaml:3:8: scope: this is no scope",
-        "4 errors, nothing was applied",
+        f"{folder}/zz.yaml:2:7: byte 19 (0xff) is not UTF-8",
+        f"{folder}/zzz.yaml: No such file or directory",
+        "6 errors, nothing was applied",
     ]
     told = json.loads(muster("policies", "apply", "-f", str(folder), "--json").err)
-    assert [(each["file"], each["line"]) for each in told["error"]["violations"]] == [
+    assert [(each["file"], each.get("line")) for each in told["error"]["violations"]] == [
         (str(bad), 9),
         (str(bad), 21),
         (f"{folder}/z.yaml", 2),
         (f"{folder}/z.yaml", 3),
+        (f"{folder}/zz.yaml", 2),
+        (f"{folder}/zzz.yaml", None),
     ]
     assert not world.calls
 
@@ -267,7 +270,9 @@ def test_an_export_is_applied_without_a_change(muster: Command, world: World, fo
         "training-department-research.yaml",
         "training-tenant.yaml",
     ]
-    assert "# on purpose" in (target / "inference-project-ads.yaml").read_text()
+    documents = {file_name(each): each.document for each in world.shelf.policies.values()}
+    assert {each.name: each.read_text() for each in target.iterdir()} == documents
+    assert "# on purpose" in documents["inference-project-ads.yaml"]
     assert muster("policies", "diff", "-f", str(target)).out == "3 unchanged\n"
     assert muster("policies", "apply", "-f", str(target)).out.splitlines()[-1] == "3 unchanged"
     told = json.loads(muster("policies", "export", str(target), "--json").out)
@@ -278,6 +283,24 @@ def test_an_export_is_applied_without_a_change(muster: Command, world: World, fo
     assert "would be applied with it: inference-project-ads.yaml" in stale.err
     one = muster("policies", "export", str(tmp_path / "one"), "--tenant")
     assert one.out == f"{tmp_path}/one: 1 policy\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kind: Policy\r\nworkload: training\r\nscope: tenant\r\npolicy: {}\r\n",
+        "\ufeffkind: Policy\nworkload: training\nscope: tenant\npolicy: {}",
+        "--- {kind: Policy, workload: training, scope: tenant, policy: {}}\n...\n# the end\n",
+        'kind: Policy\nname: |-\n  a\nworkload: training\nscope: {project: "x\\u2028y"}\npolicy: {}\n\n---\n# end\n',
+    ],
+)
+def test_texts_of_every_editor_stay_unchanged(muster: Command, world: World, tmp_path: Path, text: str) -> None:
+    file, target = tmp_path / "p.yaml", tmp_path / "out"
+    file.write_bytes(text.encode())
+    assert muster("policies", "apply", "-f", str(file)).code == 0
+    assert muster("policies", "apply", "-f", str(file)).out.count(": unchanged (") == 1
+    assert muster("policies", "export", str(target)).code == 0
+    assert muster("policies", "diff", "-f", str(target)).out == "1 unchanged\n"
 
 
 def test_an_export_goes_nowhere_else(muster: Command, world: World, tmp_path: Path) -> None:

@@ -66,13 +66,24 @@ def read_policy_files(paths: Iterable[Path], frame: Frame | None, *, done: str) 
     done: what was not done, for the error.
     """
     files: list[PolicyFile] = []
+    wrong: list[Violation] = []
     for path in dict.fromkeys(found for given in paths for found in files_of(given)):
-        source, text = text_of(path)
+        try:
+            source, text = text_of(path)
+        except InvalidInput as problem:
+            wrong += _unread(path, problem)
+            continue
         files.append(PolicyFile(source, text, read_policies(text, frame), frame))
-    wrong = [violation for file in files for violation in file.violations()]
+        wrong += files[-1].violations()
     if wrong:
         raise _refused(InvalidInput(""), wrong, done)
     return [file for file in files if file.documents]
+
+
+def _unread(path: Path, problem: InvalidInput) -> list[Violation]:
+    """Return why a file is no text."""
+    found = [replace(each, file=problem.source) for each in problem.violations]
+    return found or [Violation("", problem.message.removeprefix(f"{path}: "), file=str(path))]
 
 
 def files_of(path: Path) -> list[Path]:
