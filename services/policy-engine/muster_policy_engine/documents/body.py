@@ -106,9 +106,8 @@ class BodyReader:
         """Every place under a node, nested (`compute: {gpuPortionRequest: ..}`) or in one word with dots."""
         if not isinstance(node, Mapping):
             if not is_null(node):
-                self._reader.say(
-                    join(shown, inside), node, "a mapping of paths belongs here", "compute: {gpuPortionRequest: ..}"
-                )
+                here = join(shown, inside) if inside else shown
+                self._reader.say(here, node, "a mapping of paths belongs here", "compute: {gpuPortionRequest: ..}")
             return
         for key, value in node.entries:
             path = join(inside, key.text)

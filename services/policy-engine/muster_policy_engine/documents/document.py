@@ -36,7 +36,9 @@ _SCOPES: Final = "tenant, {cluster: NAME}, {department: NAME} or {project: NAME}
 _BELOW: Final = frozenset(Level) - {Level.TENANT}
 _LONGEST_NAME: Final = 253
 _SYSTEM: Final = "system"
-_BEGINNING: Final = re.compile(r"\A---(?=\s)")  # a document may begin in the line that parts it from the one before
+_BEGINNING: Final = re.compile(
+    r"^---(?=\s)", re.MULTILINE
+)  # a document may begin in the line that parts it from the one before
 _PARTING: Final = re.compile(r"(---|\.\.\.)\s*(#.*)?$")
 
 
@@ -77,19 +79,18 @@ def _parts(text: str, every: list[Loaded]) -> list[str]:
     parts: list[str] = []
     begin = 0
     for end in ends:
-        part = lines[begin:end]
-        while part and _parts_only(part[-1]):
-            part.pop()
-        while part and _parts_only(part[0]):
-            part.pop(0)
-        parts.append("\n".join(part) + "\n")
+        inside = _unparted(_unparted(lines[begin:end])[::-1])[::-1]
+        parts.append("\n".join(inside).strip("\n") + "\n")
         begin = end
     return parts
 
 
-def _parts_only(line: str) -> bool:
-    """Whether a line does nothing but part two documents."""
-    return not line.strip() or _PARTING.match(line) is not None
+def _unparted(lines: list[str]) -> list[str]:
+    """The lines without those that part documents before the first line that says something."""
+    for index, line in enumerate(lines):
+        if line.strip() and not line.lstrip().startswith("#") and not _PARTING.match(line):
+            return [each for each in lines[:index] if not _PARTING.match(each)] + lines[index:]
+    return [each for each in lines if not _PARTING.match(each)]
 
 
 def _empty(loaded: Loaded) -> bool:

@@ -119,7 +119,7 @@ class RuleReader:
             and (not each.itemized or each.row is place.row)
             and (place.itemized or not each.itemized)
             and unit_of(each.value) is not None
-            and not each.instances
+            and "min" in each.rules  # a member with a path for each of its two names has one that is ruled as an amount
             and not each.first_only
             and each.value is not place.value
         ]

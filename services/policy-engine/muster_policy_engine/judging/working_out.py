@@ -29,7 +29,7 @@ _REQUEST_OF: Final[Mapping[str, str]] = {
 
 
 def work_out(merged: Merged, composed: Composed) -> None:
-    """Sets the fields that only the language sets, if anything, and whose source has a value; notes the policy's layer."""
+    """Sets the fields that no layer but the language sets and whose source has a value; notes the policy's layer."""
     wanted = {
         applied.ruled.place.path: applied for applied in composed.rules if applied.ruled.rules.default_from is not None
     }
@@ -62,7 +62,7 @@ def _set(merged: Merged, applied: Applied) -> None:
         if master is None:
             return
         role, whole, prefix = merged.spec.master_spec, master, _MASTER
-    if _is_excluded(place, whole):
+    if _is_excluded(place, rule.source, whole):
         return
     seen_in = role if place.itemized else whole
     for (target, path), (seen, _) in zip(_targets(role, place), _targets(seen_in, place), strict=True):
@@ -81,7 +81,7 @@ def _of_language(merged: Merged, path: str, prefix: str) -> bool:
     return (merged.provenance.get(f"{prefix}{path}") or merged.provenance.get(path)) is LayerName.LANGUAGE
 
 
-def _is_excluded(place: Place, role: Any) -> bool:
+def _is_excluded(place: Place, source: Place, role: Any) -> bool:
     """Whether the role has another member of the target's exclusive group: a plain default would give way to it too.
 
     A limit needs its own request.
@@ -90,8 +90,8 @@ def _is_excluded(place: Place, role: Any) -> bool:
     request = _REQUEST_OF.get(name)
     if request is not None:
         return not role.HasField(request)
-    others = {member for group in groups() if name in group.members for member in group.members} - {name}
-    return any(role.HasField(other) for other in others)
+    others = {member for group in groups() if name in group.members for member in group.members}
+    return any(role.HasField(other) for other in others - {name, source.row.name})
 
 
 def _targets(role: Any, place: Place) -> Iterator[tuple[Any, str]]:
