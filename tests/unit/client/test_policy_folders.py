@@ -107,7 +107,7 @@ def test_every_error_of_every_file_is_said_before_anything_is_sent(muster: Comma
     ran = muster("policies", "apply", "-f", str(folder))
     assert ran.code == 2
     assert [line for line in ran.err.splitlines() if not line.startswith("  ")] == [
-        f"{bad}:9:33: policy.rules.compute.gpuDevicesRequest.maxx: unknown; did you mean max?",
+        f'{bad}:9:33: policy.rules.compute.gpuDevicesRequest.maxx: unknown field "maxx"; did you mean max?',
         f'{bad}:21:5: policy.rules.backofLimit: unknown field "backofLimit"; did you mean backoffLimit?',
         f"{folder}/z.yaml:2:11: workload: 'trainin' is no kind of workload; did you mean training?",
         f"{folder}/z.yaml:3:8: scope: this is no scope",
