@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -20,6 +20,9 @@ class NoUnit:
     """A unit for handlers that write into memory."""
 
     traces: Mapping[str, str] = field(default_factory=dict)
+
+    def after_commit(self, action: Callable[[], None]) -> None:
+        action()
 
 
 def no_unit() -> Unit:

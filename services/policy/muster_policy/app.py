@@ -13,7 +13,7 @@ from typing import Final
 
 import asyncpg
 
-from muster_chassis import logs
+from muster_chassis import logs, metrics
 from muster_chassis.bus import Bus
 from muster_chassis.database import TRANSIENT, Database
 from muster_chassis.database_watch import watch_postgres
@@ -42,6 +42,22 @@ _log = logs.get(__name__)
 NAME: Final = "policy"
 _RELEASE_SECONDS: Final = 2.0
 _DRAIN_SECONDS: Final = 3.0
+_WAITING: Final = """
+SELECT count(*) AS number, coalesce(extract(epoch FROM now() - min(at)), 0)::float8 AS seconds FROM waiting
+"""
+WAITING: Final = metrics.gauge(
+    "muster_policy_waiting",
+    unit="submissions",
+    meaning="Submissions that cannot be judged yet: of a project, or a version of one, that has not come here, or of a "
+    "branch with a policy that this build cannot read.",
+    action="More than a few for minutes: look at the lag of muster.tenancy, and at muster_policy_unreadable.",
+)
+OLDEST: Final = metrics.gauge(
+    "muster_policy_waiting_seconds",
+    unit="seconds",
+    meaning="For how long the oldest of them waits; one that was looked at in vain begins anew.",
+    action="As for muster_policy_waiting.",
+)
 
 
 async def compose(runtime: Runtime, settings: PolicySettings) -> None:
@@ -98,7 +114,10 @@ async def release(database: Database, judging: Judging) -> None:
     while True:
         await asyncio.sleep(_RELEASE_SECONDS)
         try:
-            if await database.pool.fetchval("SELECT EXISTS (SELECT 1 FROM waiting)"):
+            [(number, seconds)] = await database.pool.fetch(_WAITING)
+            WAITING.set(number)
+            OLDEST.set(seconds)
+            if number:
                 await release_due(database, judging)
         except (*TRANSIENT, asyncpg.PostgresError, TimeoutError) as error:
             _log.warning("what waits could not be looked at, tried again", error=repr(error))

@@ -15,8 +15,8 @@ from muster_policy.adapters.herald import verdict_of
 from muster_policy.domain.changes import Given, Reach, Wanted
 from muster_policy.domain.standing import UnreadablePolicy
 from muster_policy.errors import NotHeardYet
-from muster_policy.handlers.judging import Batch, Judging
-from muster_policy.handlers.standing import UNREADABLE
+from muster_policy.handlers.judging import ISSUES, VERDICTS, Batch, Judging
+from muster_policy.handlers.standing import REVISION, UNREADABLE
 from muster_policy.ports import Department, Project, Submission
 from muster_policy_engine.documents.document import read_policies
 from muster_policy_engine.judging.judge import Admitted, Rejected
@@ -150,7 +150,13 @@ async def test_a_submission_is_judged_by_the_policies_of_its_branch() -> None:
     await write(at, POLICY.format(scope="{cluster: east}", limit=1))
     given = [submission(1), submission(2, project="team-b"), submission(3, gpu_devices_request=8)]
     given[1].submitted.asked_cluster, given[2].submitted.asked_cluster = "west", "east"
+    before = [metrics.value(VERDICTS, outcome=each) for each in ("admitted", "rejected")]
+    refused = metrics.value(ISSUES, rule="max")
     await at.judging.on_batch(no_unit(), Batch(submissions=given))
+    after = [metrics.value(VERDICTS, outcome=each) for each in ("admitted", "rejected")]
+    assert [now - then for now, then in zip(after, before, strict=True)] == [2, 1]
+    assert metrics.value(ISSUES, rule="max") == refused + 1
+    assert metrics.value(REVISION) == 1
     first, second, third = (at.herald.judged[each.key] for each in given)
     assert isinstance(first.verdict, Admitted)
     assert isinstance(second.verdict, Admitted)

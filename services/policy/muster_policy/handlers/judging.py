@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
-from muster_chassis import logs
+from muster_chassis import logs, metrics
 from muster_chassis.unit import Unit
 from muster_language.spec import kind_of
 from muster_policy.domain.memory import Memory
@@ -20,12 +21,26 @@ from muster_policy.errors import NotHeardYet
 from muster_policy.handlers.standing import Loading
 from muster_policy.ports import Books, Department, Herald, Judged, Project, Submission, Told
 from muster_policy_engine.composing import Composed, without_rules_of
-from muster_policy_engine.judging.judge import Context
+from muster_policy_engine.judging.judge import Context, Rejected
 from muster_policy_engine.policy import Branch, Level
 
 _log = logs.get(__name__)
 
 AT_ONCE: Final = 500
+VERDICTS: Final = metrics.counter(
+    "muster_policy_verdicts_total",
+    unit="verdicts",
+    meaning="New verdicts on submissions, admitted or rejected.",
+    action="None: it says how much is judged. Many rejections after a write: see `muster policies history`.",
+    labels=["outcome"],
+)
+ISSUES: Final = metrics.counter(
+    "muster_policy_issues_total",
+    unit="issues",
+    meaning="Issues of rejected submissions by the type of rule; `language` is what no policy has to say.",
+    action="None: it says which rules users meet. A rule that suddenly refuses many may be wrong.",
+    labels=["rule"],
+)
 
 
 @dataclass(slots=True)
@@ -97,6 +112,7 @@ class Judging:
                 waiting.append(submission)
             else:
                 told.append(self._herald.tell(unit, submission, judged))
+                unit.after_commit(partial(_count, judged))
         if told:
             await self._books.record(unit, told)
         if waiting:
@@ -145,6 +161,17 @@ class Judging:
                 composed = without_rules_of(composed, Level.CLUSTER)
         verdict, digest = self._memory.judge(submitted.spec, base, composed, context, others)
         return Judged(verdict, composed, shelf.revision, digest)
+
+
+def _count(judged: Judged) -> None:
+    """Of what is committed: a batch that is redone counts once."""
+    match judged.verdict:
+        case Rejected(issues=issues):
+            VERDICTS.labels("rejected").inc()
+            for rule in {each.rule for each in issues}:
+                ISSUES.labels(rule).inc()
+        case _:
+            VERDICTS.labels("admitted").inc()
 
 
 def cluster_of(submission: Submission, project: Project) -> str:

@@ -20,6 +20,13 @@ UNREADABLE: Final = metrics.gauge(
     action="Read the log of policy: it names each one. Write it anew, or go back to the release that wrote it.",
 )
 
+REVISION: Final = metrics.gauge(
+    "muster_policy_revision",
+    unit="revision",
+    meaning="The revision of all policies by which this instance judged last. Each write of policies raises it by one.",
+    action="Instances that judge differ for a moment only. One that stays behind gets no work: look at its partitions.",
+)
+
 
 class Loading:
     """The shelf of one instance and the store that fills it."""
@@ -44,6 +51,7 @@ class Loading:
         if revision > self.shelf.revision:
             rows = await self._store.newer(unit, self.shelf.revision)
             self.shelf.take(revision, rows)
+            REVISION.set(self.shelf.revision)
             bad = self.shelf.unreadable()
             UNREADABLE.set(len(bad))
             for each in bad:
