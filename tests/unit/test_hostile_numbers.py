@@ -32,7 +32,8 @@ from muster_kernel import numbers, quantities
 from muster_language import Kind, Row, catalogue, check_layer, read
 from muster_language.rest.bodies import read_body
 from muster_language.spec import WorkloadSpec
-from muster_policy_engine.documents.document import BadDocument, parse
+from muster_policy_engine.documents.document import Frame, read_policies
+from muster_policy_engine.policy import Scope
 from muster_submission.domain import cloudevents, filtering
 from muster_submission.rest import bodies
 from muster_submission.rest.errors import BadBody
@@ -192,8 +193,17 @@ def test_the_bounds_of_a_policy(text: str, bound: str) -> None:
         "compute: {cpuCoreRequest: {%s: %s}}",
         "backoffLimit: {%s: %s}",
     ):
-        with pytest.raises(BadDocument):
-            parse(f"name: p\nrules:\n  {path % (bound, repr(text))}\n")
+        (found,) = read_policies(f"rules:\n  {path % (bound, repr(text))}\n", Frame(Kind.TRAINING, Scope()))
+        assert found.policy is None
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("source", ["compute.cpuCoreLimit", "backoffLimit"])
+def test_the_factor_of_a_policy(text: str, source: str) -> None:
+    rule = f"{{field: {source}, factor: {text!r}}}"
+    body = f"rules: {{compute.cpuCoreRequest: {{defaultFrom: {rule}}}}}"
+    (found,) = read_policies(body, Frame(Kind.TRAINING, Scope()))
+    assert found.policy is None
 
 
 @pytest.mark.parametrize("operator", ["==", "!=", "<=", ">="])

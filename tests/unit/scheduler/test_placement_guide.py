@@ -25,7 +25,6 @@ from muster_cluster_agent.domain.fleet import Fleet as Declared
 from muster_cluster_agent.ports import InventoryReport
 from muster_kernel.quantities import GPU
 from muster_policy_engine.judging.judge import Admitted, Context, judge
-from muster_policy_engine.policy import Policy
 from muster_scheduler import stream
 from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.explain import explain
@@ -75,7 +74,7 @@ def inventory(file: ClusterFile, root: Path) -> Message:
 def admitted(text: str) -> policy_pb2.WorkloadAdmitted:
     (document,) = language.read(text)
     assert not document.violations
-    verdict = judge(document.spec, None, Policy("none", "1"), Context())
+    verdict = judge(document.spec, None, None, Context())
     assert isinstance(verdict, Admitted), verdict
     return policy_pb2.WorkloadAdmitted(
         workload_id=workload_id(1),
