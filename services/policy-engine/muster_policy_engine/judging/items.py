@@ -95,20 +95,25 @@ def _member(view: View, ruled: Ruled, item: Any) -> Found:
     inside = f"{place.row.path}.{label}"
     here = f"{view.prefix}{inside}.{row.path}"
     value = value_of(row, item)
-    by_users = view.by_users(f"{inside}.{row.path}", inside)
     if rules.blocked:
-        if value is not None and by_users and not is_same(row, value, _unedited(view, place, label)):
+        if value is not None and _is_edited(view, place, label, value):
             yield blocked(row, here, value, label)
         return
     if rules.required and is_nothing(value):
         yield unsaid(here, label)
-    if rules.can_edit is False and by_users and not is_same(row, value, _default(view, place, label)):
-        # An item is replaced whole, so a member that is left out is changed as well.
-        unedited = _unedited(view, place, label)
-        if not is_same(row, value, unedited):
-            yield changed(row, here, value, unedited, label)
+    # An item is replaced whole, so a member that is left out is edited as well.
+    if rules.can_edit is False and _is_edited(view, place, label, value):
+        yield changed(row, here, value, _unedited(view, place, label), label)
     if value is not None:
         yield from within(row, value, rules, here, label)
+
+
+def _is_edited(view: View, place: Place, label: str, value: Any) -> bool:
+    """Whether the users' value is neither that of the policies' item nor what would be there without it."""
+    row, inside = place.value, f"{place.row.path}.{label}"
+    if not view.by_users(f"{inside}.{row.path}", inside) or is_same(row, value, _default(view, place, label)):
+        return False
+    return not is_same(row, value, _unedited(view, place, label))
 
 
 def _default(view: View, place: Place, label: str) -> Any:

@@ -8,7 +8,7 @@ prohibits it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from muster_language import LayerName, Merged
 from muster_policy_engine.composing import Composed
@@ -63,14 +63,14 @@ def _value(view: View, ruled: Ruled) -> Found:
     here = f"{view.prefix}{path}"
     value = view.value(place)
     if rules.blocked:
-        if value is not None and view.by_users(path) and not is_same(place.value, value, view.unedited(place)):
+        if value is not None and _is_edited(view, place, path):
             yield blocked(place.value, here, value)
         return
     # What a master leaves unsaid it has from the workers, of whom it is required already.
     if rules.required and (not view.master or place.side) and (is_nothing(value) or _of_itself(view, place, path)):
         yield unsaid(here)
     if rules.can_edit is False:
-        yield from _edited(view, ruled, path)
+        yield from _edited(view, place, path)
     if value is not None:
         yield from within(place.value, value, rules, here)
 
@@ -81,12 +81,22 @@ def _of_itself(view: View, place: Place, path: str) -> bool:
     return source is LayerName.LANGUAGE or (source is LayerName.DERIVED and place.row.name in _SCALING)
 
 
-def _edited(view: View, ruled: Ruled, path: str) -> Found:
+def _edited(view: View, place: Place, path: str) -> Found:
     """A value that users changed, or took away by giving another field that excludes it."""
-    place, value = ruled.place, view.value(ruled.place)
+    if _is_edited(view, place, path):
+        yield changed(place.value, f"{view.prefix}{path}", view.value(place), _expected(view, place))
+
+
+def _is_edited(view: View, place: Place, path: str) -> bool:
+    """Whether the users' value is neither the policies' default nor what would be there without it."""
+    value = view.value(place)
+    if is_same(place.value, value, said(view.baseline, place)):
+        return False
+    by_users = view.by_users(path) or view.taken_away(path)
+    return by_users and not is_same(place.value, value, _expected(view, place))
+
+
+def _expected(view: View, place: Place) -> Any:
+    """The policies' default, else what would be there if the users said nothing."""
     default = said(view.baseline, place)
-    if is_same(place.value, value, default) or not (view.by_users(path) or view.taken_away(path)):
-        return
-    expected = default if default is not None else view.unedited(place)
-    if not is_same(place.value, value, expected):
-        yield changed(place.value, f"{view.prefix}{path}", value, expected)
+    return default if default is not None else view.unedited(place)
