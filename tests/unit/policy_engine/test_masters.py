@@ -93,6 +93,14 @@ def test_a_launcher_has_no_gpu_and_changed_none() -> None:
     assert set(refused(own, policy)) == {("masterSpec.compute.gpuDevicesRequest", "canEdit", "")}
 
 
+def test_a_volume_of_the_workers_where_the_master_has_its_own() -> None:
+    own = gang()
+    own.pvcs.add(label="data", size="1Gi", path="/data")
+    own.master_spec.volumes.add(label="disk", path="/disk", mount_path="/data")
+    ((path, rule, _),) = refused(own)
+    assert (path, rule) == ("masterSpec.storage.hostPath.disk", "language")
+
+
 ATTRIBUTES = "defaults: {worker.ports.attributes.toolName: workers, master.ports.attributes.toolType: masters}"
 
 

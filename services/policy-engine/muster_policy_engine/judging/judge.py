@@ -24,6 +24,7 @@ from muster_language import (
     warnings_of,
 )
 from muster_language.merging.roles import complete_master
+from muster_language.rules.issues import Issue
 from muster_language.spec import kind_of
 from muster_policy_engine.composing import Composed
 from muster_policy_engine.judging.layering import Submission, layered
@@ -88,15 +89,35 @@ def judge(own: WorkloadSpec, base: WorkloadSpec | None, composed: Composed | Non
     merged = layered(submission)
     warnings = tuple(warnings_of(merged.spec))
     derive(merged, rest=context.rest)
+    effective = _complete(merged.spec)
     found = [
         Objection(each.path, each.rule, each.given, each.allowed, each.details)
-        for each in (*check_effective(merged.spec), *check_clusters(merged.spec, context.cluster))
+        for each in (*_checked(merged.spec, effective), *check_clusters(merged.spec, context.cluster))
     ]
     if composed is not None:
         found += objections(merged, composed, LeftOut(submission))
     if found:
         return Rejected(_sorted(found), warnings)
-    return _admit(merged, context, warnings)
+    return _admit(effective, merged, context, warnings)
+
+
+def _complete(spec: WorkloadSpec) -> WorkloadSpec:
+    """The effective spec. Agents speak no merge: what the master is given is in it in full."""
+    master = complete_master(spec)
+    if master is None:
+        return spec
+    effective = WorkloadSpec()
+    effective.CopyFrom(spec)
+    effective.master_spec.CopyFrom(master)
+    return effective
+
+
+def _checked(spec: WorkloadSpec, effective: WorkloadSpec) -> list[Issue]:
+    """What the language has against the spec, else against its complete master.
+
+    A volume of the workers may be mounted where the master has one of its own.
+    """
+    return check_effective(spec) or (check_effective(effective) if effective is not spec else [])
 
 
 def _sorted(found: list[Objection]) -> tuple[Objection, ...]:
@@ -114,16 +135,10 @@ def _order(issue: Objection) -> tuple[str, ...]:
     return (issue.path, issue.rule, issue.item, *by, issue.allowed, issue.given, issue.details)
 
 
-def _admit(merged: Merged, context: Context, warnings: tuple[str, ...]) -> Admitted:
-    spec = merged.spec
-    requests = tuple(resource_requests(spec))
-    master = complete_master(spec)
-    if master is not None:
-        # Agents speak no merge: what the master is given stands in the effective spec in full.
-        spec.master_spec.CopyFrom(master)
+def _admit(spec: WorkloadSpec, merged: Merged, context: Context, warnings: tuple[str, ...]) -> Admitted:
     return Admitted(
         effective=spec,
-        requests=requests,
+        requests=tuple(resource_requests(merged.spec)),
         sources=tuple(merged.provenance.items()),
         warnings=warnings,
         node_pools=tuple(spec.node_pools.values) or context.node_pools or (DEFAULT_POOL,),
