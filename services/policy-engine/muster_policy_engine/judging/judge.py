@@ -50,7 +50,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """It may run. `requests` are the language's ResourceRequest, one per role; `sources`: path -> layer.
+    """It may run. `requests` are the language's ResourceRequest, one per role; `sources`: path -> layer, by path.
 
     clusters: those in which it may run; none stands for every one. excluded: those whose own policy objects.
     """
@@ -139,7 +139,7 @@ def _admit(spec: WorkloadSpec, merged: Merged, context: Context, warnings: tuple
     return Admitted(
         effective=spec,
         requests=tuple(resource_requests(merged.spec)),
-        sources=tuple(merged.provenance.items()),
+        sources=tuple(sorted(merged.provenance.items())),
         warnings=warnings,
         node_pools=tuple(spec.node_pools.values) or context.node_pools or (DEFAULT_POOL,),
         clusters=(context.cluster,) if context.cluster else tuple(sorted(spec.clusters.values)),
