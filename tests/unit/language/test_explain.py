@@ -130,4 +130,9 @@ def test_the_catalogue_reads_what_the_options_say() -> None:
     assert (row.yaml, row.minimum, row.maximum, row.step) == ("gpu", 0.01, 1.0, 0.01)
     assert catalogue().by_yaml["args"] is catalogue().by_yaml["arguments"]
     assert catalogue().by_policy["numWorkers"][1].rules == {"canEdit", "required", "min", "max", "step"}
+    assert catalogue().by_policy["numWorkers"][1].all_rules == {
+        *("canEdit", "required", "min", "max", "step"),
+        *("blocked", "defaultFrom"),
+    }
+    assert catalogue().by_policy["image"][1].all_rules == {"canEdit", "required", "options", "blocked"}
     assert all(each.description and each.kinds for each in catalogue().rows)

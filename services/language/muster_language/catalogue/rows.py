@@ -48,7 +48,7 @@ class PolicyPath:
 
     @property
     def all_rules(self) -> frozenset[str]:
-        """Beside those of 2.18: `blocked` everywhere, and `defaultFrom` (2.24) where amounts have bounds."""
+        """The rules of 2.18, `blocked` for every path, and `defaultFrom` (2.24) for amounts, which have bounds."""
         return self.rules | {"blocked"} | ({"defaultFrom"} if "min" in self.rules else frozenset())
 
 
