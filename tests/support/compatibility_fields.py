@@ -30,7 +30,7 @@ TESTS: Final = {
     "T": ("tests/unit/language/test_catalogue_against_tables.py", "its type, words, bounds, default and kinds"),
     "Y": ("tests/properties/test_language_round_trip.py", "every value of it survives YAML"),
     "R": ("tests/properties/test_language_rest.py", "every value that REST can say survives a REST body"),
-    "P": ("tests/unit/policy/test_item_rules.py", "a policy takes each rule of its path"),
+    "P": ("tests/unit/policy_engine/test_item_rules.py", "a policy takes each rule of its path"),
     "K": ("tests/unit/language/test_crds.py", "explained and checked as a Kubernetes resource"),
     "X": ("tests/integration/submission/test_secrets.py", "sealed, and found nowhere in clear"),
     "M": ("tests/unit/language/test_shapes.py", "older forms are read as what they mean"),

@@ -109,8 +109,8 @@ def test_every_error_of_every_file_is_said_before_anything_is_sent(muster: Comma
     assert [line for line in ran.err.splitlines() if not line.startswith("  ")] == [
         f'{bad}:9:33: policy.rules.compute.gpuDevicesRequest.maxx: unknown field "maxx"; did you mean max?',
         f'{bad}:21:5: policy.rules.backofLimit: unknown field "backofLimit"; did you mean backoffLimit?',
-        f"{folder}/z.yaml:2:11: workload: 'trainin' is no kind of workload; did you mean training?",
-        f"{folder}/z.yaml:3:8: scope: this is no scope",
+        f"{folder}/z.yaml:2:11: workload: trainin is not a kind of workload; did you mean training?",
+        f"{folder}/z.yaml:3:8: scope: this is not a scope",
         f"{folder}/zz.yaml:2:7: byte 19 (0xff) is not UTF-8",
         f"{folder}/zzz.yaml: No such file or directory",
         "6 errors, nothing was applied",
