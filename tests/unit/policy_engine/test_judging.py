@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from muster_language import LayerName, WorkloadSpec
+from muster_language import LayerName, Merged, WorkloadSpec
+from muster_policy_engine.judging import leaving_out
 from muster_policy_engine.judging.judge import MOST_ISSUES, Admitted, Context, Rejected, judge
+from muster_policy_engine.judging.layering import Submission, layered
 from tests.support.policy_engine import RESEARCH, TENANT, VISION, admitted, issues, refused, spec, together
 
 CAN_EDIT = "the administrator prohibited changing the value of this field"
@@ -274,6 +276,27 @@ def test_very_many_issues_are_counted() -> None:
     found = issues(own, "rules: {ports.instances: {canAdd: false}}")
     assert len(found) == MOST_ISSUES + 1
     assert (found[-1].path, found[-1].details) == ("spec", "and 50 more issues")
+
+
+def test_a_thousand_items_are_laid_together_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = spec()
+    for number in range(1_000):
+        own.ports.add(label=f"p{number}", container=number + 1, external=number + 1)
+    policy = """
+rules:
+  ports:
+    instances: {canAdd: false, locked: [p1, p2]}
+    attributes: {container: {canEdit: false}, external: {blocked: true}}
+"""
+    counted: list[Submission] = []
+
+    def counting(submission: Submission) -> Merged:
+        counted.append(submission)
+        return layered(submission)
+
+    monkeypatch.setattr(leaving_out, "layered", counting)
+    assert issues(own, policy)[-1].details == "and 2802 more issues"
+    assert len(counted) == 3
 
 
 def test_no_argument_is_changed() -> None:

@@ -55,7 +55,7 @@ def test_the_master_is_complete_in_the_effective_spec() -> None:
     ]
 
 
-def test_what_the_master_has_from_the_workers_is_judged_as_given_by_whoever_gave_it() -> None:
+def test_what_the_master_has_from_the_workers_is_the_users_where_they_gave_it() -> None:
     rule = "rules: {master.security.hostNetwork: {canEdit: false}}"
     assert set(refused(gang(host_network=True), rule)) == {("masterSpec.security.hostNetwork", "canEdit", "")}
     default = "defaults: {worker.security.hostNetwork: true}\n"

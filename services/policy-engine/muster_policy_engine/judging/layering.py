@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from muster_language import Kind, Layer, LayerName, Merged, WorkloadSpec, language_layer, merge
+from muster_language import Kind, Layer, LayerName, Merged, Row, WorkloadSpec, language_layer, merge
 from muster_language.catalogue import catalogue
+from muster_language.labels import members_of
 from muster_language.merging.overlay import itemized, put, unsaid
 from muster_language.merging.roles import complete_master
 from muster_policy_engine.composing import Composed
@@ -49,7 +50,7 @@ def _layers(submission: Submission) -> list[Layer]:
 
 
 def _for_masters(layer: Layer, given: list[WorkloadSpec]) -> Layer:
-    """The defaults; those of a master only where somebody gives one, since they alone would make one."""
+    """The defaults; those of a master only where the users give one: by themselves they would make one."""
     if not layer.spec.HasField("master_spec") or any(each.HasField("master_spec") for each in given):
         return layer
     without = WorkloadSpec()
@@ -66,9 +67,9 @@ def _fill_inherited(merged: Merged, composed: Composed) -> None:
     master = complete_master(merged.spec)
     fields = _fields_of_masters(composed) if master is not None else frozenset()
     for name in (name for name in itemized() if name in fields):
-        path = catalogue().by_name[name].path
+        row = catalogue().by_name[name]
         for item in getattr(master, name):
-            _note_inherited(merged.provenance, f"{path}.{item.label}")
+            _note_inherited(merged.provenance, row, f"{row.path}.{item.label}")
         items = getattr(merged.spec.master_spec, name)
         del items[:]
         items.extend(getattr(master, name))
@@ -94,10 +95,10 @@ def _fields_of_masters(composed: Composed) -> frozenset[str]:
     return frozenset(given | worked_out)
 
 
-def _note_inherited(provenance: dict[str, LayerName], path: str) -> None:
+def _note_inherited(provenance: dict[str, LayerName], row: Row, path: str) -> None:
     """The layers of an item of the workers, noted for the master that has it from them."""
     if f"{_MASTER}{path}" in provenance:
         return
-    inside = f"{path}."
-    for each in [known for known in provenance if known == path or known.startswith(inside)]:
-        provenance[f"{_MASTER}{each}"] = provenance[each]
+    for each in (path, *(f"{path}.{member.path}" for member in members_of(row))):
+        if each in provenance:
+            provenance[f"{_MASTER}{each}"] = provenance[each]

@@ -1,14 +1,15 @@
 """What a workload would have at a place if its users said nothing there: what `canEdit` and its like compare with.
 
-Called by the rules, and only where a value is not the policy's default already: it lays all layers together once more.
-Holds: what the language or a policy gives by itself is never a change, whoever repeats it, so that an effective spec is
+Called by the rules, and only where a value is not the policy's default already: it lays all layers together once more,
+for all items of a field at once.
+Holds: what the language or a policy gives by itself is not a change when users repeat it, so that an effective spec is
 admitted again; a field that another name stands for is left out with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -31,13 +32,20 @@ _ITEMS_OF: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({"nfs": ("nfs
 _MEMBERS_OF: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({"server": ("server", "nfs_server")})
 
 
+_Clear = Callable[[Any], None]
+
+
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A submission, from which one place at a time can be left out. master: whether the place is one of the master."""
+    """A submission, from which one place at a time can be left out: a field, or a member in all items.
+
+    known: what was asked for before. A workload may have a thousand items, and each would lay all layers anew.
+    """
 
     submission: Submission
+    known: dict[tuple[str, str, bool], WorkloadSpec] = field(default_factory=dict)
 
-    def field(self, row: Row, member: Row | None, *, master: bool) -> WorkloadSpec:
+    def role(self, row: Row, member: Row | None, *, master: bool) -> WorkloadSpec:
         """The side of the workload as it would be without the field, or without the member of the object."""
 
         def clear(role: Any) -> None:
@@ -48,45 +56,44 @@ class LeftOut:
             for name in _STANDS_FOR.get(row.name, ()):
                 role.ClearField(name)
 
-        return self._side(clear, master=master)
+        return self._side((row.name, member.name if member is not None else "", master), clear)
 
     def member(self, row: Row, member: Row, label: str, *, master: bool) -> Any:
-        """The item as it would be without the member; None: there would be none."""
+        """The item as it would be if the users' items lacked the member; None: there would be none of that label."""
 
         def clear(role: Any) -> None:
             for item in _items(role, row):
-                if label_of(item) == label:
-                    for name in _MEMBERS_OF.get(member.name, (member.name,)):
-                        if name in item.DESCRIPTOR.fields_by_name:
-                            item.label = label  # a label that comes from the member stays what it is
-                            item.ClearField(name)
+                item.label = label_of(item)  # a label that comes from the member stays what it is
+                for name in _MEMBERS_OF.get(member.name, (member.name,)):
+                    if name in item.DESCRIPTOR.fields_by_name:
+                        item.ClearField(name)
             for name in _STANDS_FOR.get(f"{row.name}.{member.name}", ()):
                 role.ClearField(name)
 
-        return _item(self._side(clear, master=master), row, label)
+        return _item(self._side((row.name, member.name, master), clear), row, label)
 
     def item(self, row: Row, label: str, *, master: bool) -> Any:
-        """The item of that label as it would be if the users said none; None: there would be none."""
+        """The item of that label as it would be if the users gave no items; None: there would be none."""
 
         def clear(role: Any) -> None:
             for name in _ITEMS_OF.get(row.name, (row.name,)):
-                items = getattr(role, name)
-                for index in [at for at, each in enumerate(items) if label_of(each) == label][::-1]:
-                    del items[index]
+                role.ClearField(name)
 
-        return _item(self._side(clear, master=master), row, label)
+        return _item(self._side((row.name, "", master), clear), row, label)
 
-    def _side(self, clear: Any, *, master: bool) -> WorkloadSpec:
+    def _side(self, asked: tuple[str, str, bool], clear: _Clear) -> WorkloadSpec:
         """The workers or the master. Both lose the place: what a master leaves unsaid it has from the workers."""
-        own, base = _without(self.submission.own, clear), self.submission.base
-        less = replace(self.submission, own=own, base=_without(base, clear) if base is not None else None)
-        merged = layered(less)
-        derive(merged, rest=less.rest)
-        whole = complete_master(merged.spec) if master else merged.spec
-        return whole if whole is not None else merged.spec
+        if asked not in self.known:
+            own, base = _without(self.submission.own, clear), self.submission.base
+            less = replace(self.submission, own=own, base=_without(base, clear) if base is not None else None)
+            merged = layered(less)
+            derive(merged, rest=less.rest)
+            whole = complete_master(merged.spec) if asked[-1] else None
+            self.known[asked] = whole if whole is not None else merged.spec
+        return self.known[asked]
 
 
-def _without(spec: WorkloadSpec, clear: Any) -> WorkloadSpec:
+def _without(spec: WorkloadSpec, clear: _Clear) -> WorkloadSpec:
     less = WorkloadSpec()
     less.CopyFrom(spec)
     clear(less)

@@ -1,6 +1,6 @@
 """What the policies of a branch have against a merged spec, all of it at once.
 
-Called by judging. Rules look at values of the effective spec, whoever gave them, for workers and master alike; only
+Called by judging. Rules look at values of the effective spec from any layer, for workers and master alike; only
 `canEdit`, `canAdd`, `canRemove`, `locked` and `blocked` ask who: what a template or the user gave where the policy
 prohibits it.
 """

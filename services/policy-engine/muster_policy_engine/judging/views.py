@@ -70,7 +70,7 @@ class View:
 
     def unedited(self, place: Place) -> Any:
         """What would be there if the users said nothing of it."""
-        return said(self.left_out.field(place.row, place.member, master=self.master), place)
+        return said(self.left_out.role(place.row, place.member, master=self.master), place)
 
 
 @dataclass(frozen=True, slots=True)
