@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from muster_language import Kind, LayerName, WorkloadSpec
+from muster_policy_engine.composing import Composed, compose
+from muster_policy_engine.judging.judge import Admitted, judge
 from muster_policy_engine.places import places
-from tests.support.policy_engine import RESEARCH, TENANT, VISION, admitted, refused, spec
+from muster_policy_engine.policy import Ruled, Rules
+from tests.support.policy_engine import PLAIN, RESEARCH, TENANT, VISION, admitted, policy, refused, spec
 
 ADD = "the administrator prohibited adding new items"
 EDIT = "the administrator prohibited changing the value of this field"
@@ -281,3 +285,25 @@ def test_no_secret_is_written_out() -> None:
     own.environment.add(label="TOKEN", value="hunter2")
     found = refused(own, "rules: {environmentVariables.instances: {canAdd: false, locked: [TOKEN]}}")
     assert "hunter2" not in str(found)
+
+
+def halves(rules: Rules) -> Composed:
+    """The rules of v1 that no v2 document says: an item that may be changed but not taken out, or the reverse."""
+    whole = policy("defaults: {labels.instances: [{name: a, value: b}]}\nrules: {labels.instances: {canAdd: true}}")
+    ruled = whole.body.rules["labels.instances"]
+    body = replace(whole.body, rules={"labels.instances": Ruled(ruled.place, rules)})
+    return compose(Kind.TRAINING, [replace(whole, body=body)])
+
+
+def test_the_two_halves_of_locked() -> None:
+    gone, changed = spec(), spec()
+    gone.labels.add(label="a", deleted=True)
+    changed.labels.add(label="a", value="c")
+    kept, fixed = halves(Rules(kept=("a",))), halves(Rules(fixed=("a",)))
+    assert isinstance(judge(changed, None, kept, PLAIN), Admitted)
+    assert isinstance(judge(gone, None, fixed, PLAIN), Admitted)
+    found = [judge(gone, None, kept, PLAIN), judge(changed, None, fixed, PLAIN)]
+    assert [(each.path, each.rule, each.details) for verdict in found for each in getattr(verdict, "issues", ())] == [
+        ("labels", "canRemove", "the administrator prohibited removing item 'a'"),
+        ("labels", "canEdit", "the administrator prohibited modifying item 'a'"),
+    ]
