@@ -594,7 +594,7 @@ class DeletePolicyResponse(_message.Message):
     """The revision of all policies."""
     @_builtins.property
     def policy(self) -> Global___Policy:
-        """The policy as it was."""
+        """The policy as it went; its version is that of the removal."""
 
     def __init__(
         self,
