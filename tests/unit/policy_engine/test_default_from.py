@@ -151,6 +151,19 @@ def test_the_first_port_alone() -> None:
     assert [each.container for each in admitted(own, rule).effective.ports] == [600, 1]
 
 
+def test_a_bound_that_the_language_derives_is_a_source_too() -> None:
+    policy = "rules: {autoscaling.metricThreshold: {defaultFrom: {field: autoscaling.maxReplicas, factor: 10}}}"
+    verdict = admitted(spec(4), policy)
+    assert (verdict.effective.max_scale, verdict.effective.target) == (1, 10)
+    assert admitted(verdict.effective, policy).effective == verdict.effective
+
+
+def test_ids_without_effect_stay_out() -> None:
+    policy = "rules: {security.runAsUid: {defaultFrom: {field: backoffLimit, factor: 100}}}"
+    assert not admitted(spec(), policy).effective.HasField("run_as_uid")
+    assert admitted(spec(uid_gid_source=3), policy).effective.run_as_uid == 600
+
+
 def gang() -> WorkloadSpec:
     own = spec(3, cpu_limit="4")
     own.ports.add(label="shared", container=80)

@@ -54,7 +54,7 @@ def _added(view: View, place: Place, items: Iterable[str], defaults: list[str]) 
 
 
 def _not_added(here: str, label: str, defaults: list[str]) -> Against:
-    allowed = f"only {', '.join(defaults)}" if defaults else "none"
+    allowed = f"only {', '.join(sorted(defaults))}" if defaults else "none"
     return Against(here, "canAdd", label, allowed, "the administrator prohibited adding new items", label)
 
 

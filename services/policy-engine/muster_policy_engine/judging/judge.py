@@ -17,7 +17,6 @@ from muster_language import (
     WorkloadSpec,
     check_clusters,
     check_effective,
-    derive,
     is_preemptible,
     priority_of,
     resource_requests,
@@ -27,7 +26,7 @@ from muster_language.merging.roles import complete_master
 from muster_language.rules.issues import Issue
 from muster_language.spec import kind_of
 from muster_policy_engine.composing import Composed
-from muster_policy_engine.judging.layering import Submission, layered
+from muster_policy_engine.judging.layering import Submission, layered, settle
 from muster_policy_engine.judging.leaving_out import LeftOut
 from muster_policy_engine.judging.rules import Objection, objections
 
@@ -88,7 +87,7 @@ def judge(own: WorkloadSpec, base: WorkloadSpec | None, composed: Composed | Non
     submission = Submission(kind, own, base, composed, context.rest)
     merged = layered(submission)
     warnings = tuple(warnings_of(merged.spec))
-    derive(merged, rest=context.rest)
+    settle(merged, submission)
     effective = _complete(merged.spec)
     found = [
         Objection(each.path, each.rule, each.given, each.allowed, each.details)

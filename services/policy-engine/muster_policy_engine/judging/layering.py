@@ -1,7 +1,7 @@
 """The layers of a submission into one spec: merged, with the items of its master complete and its defaults worked out.
 
 Called by judging for the submission itself, and again by the rules for what it would be without one of its fields.
-Holds: no layer is changed; what the language derives is not in it yet.
+Holds: no layer is changed; what the language derives is in it once it is settled.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from muster_language import Kind, Layer, LayerName, Merged, Row, WorkloadSpec, language_layer, merge
+from muster_language import Kind, Layer, LayerName, Merged, Row, WorkloadSpec, derive, language_layer, merge
 from muster_language.catalogue import catalogue
 from muster_language.labels import members_of
 from muster_language.merging.overlay import itemized, put, unsaid
@@ -39,6 +39,13 @@ def layered(submission: Submission) -> Merged:
         _fill_inherited(merged, submission.composed)
         work_out(merged, submission.composed)
     return merged
+
+
+def settle(merged: Merged, submission: Submission) -> None:
+    """Adds what the language derives, and the defaults that follow from it."""
+    derive(merged, rest=submission.rest)
+    if submission.composed is not None:
+        work_out(merged, submission.composed, derived=True)
 
 
 def _layers(submission: Submission) -> list[Layer]:

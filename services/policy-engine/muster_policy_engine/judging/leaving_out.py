@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from muster_language import Row, WorkloadSpec, derive
+from muster_language import Row, WorkloadSpec
 from muster_language.labels import label_of
 from muster_language.merging.roles import complete_master
-from muster_policy_engine.judging.layering import Submission, layered
+from muster_policy_engine.judging.layering import Submission, layered, settle
 
 _STANDS_FOR: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -87,7 +87,7 @@ class LeftOut:
             own, base = _without(self.submission.own, clear), self.submission.base
             less = replace(self.submission, own=own, base=_without(base, clear) if base is not None else None)
             merged = layered(less)
-            derive(merged, rest=less.rest)
+            settle(merged, less)
             whole = complete_master(merged.spec) if asked[-1] else None
             self.known[asked] = whole if whole is not None else merged.spec
         return self.known[asked]

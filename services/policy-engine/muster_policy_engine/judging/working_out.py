@@ -1,7 +1,8 @@
 """Defaults that are worked out from other fields (`defaultFrom`), once all layers and attributes are in.
 
-Called by judging before the language derives its own. Chains are followed in order; a write refuses those that come
-back to their start, and what the levels of a branch bring together without a write stops at the first field again.
+Called by judging before the language derives its own values, and after it. Chains are followed in order; a write
+refuses those that come back to their start, and what the levels of a branch bring together without a write stops at the
+first field again.
 Holds: a value that is given is never changed, nor is one given that excludes it.
 """
 
@@ -26,15 +27,21 @@ _REQUEST_OF: Final[Mapping[str, str]] = {
     "gpu_memory_limit": "gpu_memory_request",
 }
 """Limits that mean nothing without their request."""
+_DROPPED: Final = frozenset({"run_as_uid", "run_as_gid"})
+"""Fields that the language takes out again where they have no effect."""
 
 
-def work_out(merged: Merged, composed: Composed) -> None:
-    """Sets the fields that no layer but the language sets and whose source has a value; notes the policy's layer."""
+def work_out(merged: Merged, composed: Composed, *, derived: bool = False) -> None:
+    """Sets the fields that no layer but the language sets and whose source has a value; notes the policy's layer.
+
+    derived: once more, now that the language has derived its own: the bounds of a service may be a source.
+    """
     wanted = {
         applied.ruled.place.path: applied for applied in composed.rules if applied.ruled.rules.default_from is not None
     }
     for path in _in_order(wanted):
-        _set(merged, wanted[path])
+        if not (derived and wanted[path].ruled.place.value.name in _DROPPED):
+            _set(merged, wanted[path])
 
 
 def _in_order(wanted: Mapping[str, Applied]) -> Iterator[str]:
