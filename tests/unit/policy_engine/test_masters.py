@@ -134,3 +134,17 @@ def test_what_the_workers_lack_is_said_of_the_workers() -> None:
     both = "rules: {worker.image: {required: true}, master.image: {required: true}}"
     assert set(refused(gang(), both)) == {("image", "required", ""), ("masterSpec.image", "required", "")}
     admitted(gang(image="x"), both)
+
+
+def test_an_item_that_the_master_repeats_from_the_workers_is_not_an_edit() -> None:
+    policy = """
+    defaults: {worker.ports.attributes.serviceType: LoadBalancer}
+    rules: {master.ports.attributes.serviceType: {blocked: true}}
+    """
+    own = gang()
+    own.ports.add(label="x", container=80)
+    effective = admitted(own, policy).effective
+    assert effective.master_spec.ports[0].service_type == effective.ports[0].service_type != 0
+    assert admitted(effective, policy).effective == effective
+    effective.master_spec.ports[0].container = 81  # an item of its own, with a member that it may not say
+    assert [each[:2] for each in refused(effective, policy)] == [("masterSpec.ports.x.serviceType", "blocked")]

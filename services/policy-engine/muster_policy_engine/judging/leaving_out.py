@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from muster_language import Row, WorkloadSpec
 from muster_language.labels import label_of
+from muster_language.merging.overlay import itemized
 from muster_language.merging.roles import complete_master
 from muster_policy_engine.judging.layering import Submission, layered, settle
 
@@ -96,10 +97,20 @@ class LeftOut:
 def _without(spec: WorkloadSpec, clear: _Clear) -> WorkloadSpec:
     less = WorkloadSpec()
     less.CopyFrom(spec)
-    clear(less)
     if less.HasField("master_spec"):
+        _drop_repeated(less)
         clear(less.master_spec)
+    clear(less)
     return less
+
+
+def _drop_repeated(spec: Any) -> None:
+    """Takes out the items that a master repeats from the workers: it has them anyway, as an effective spec shows."""
+    for name in itemized():
+        theirs = {label_of(each): each for each in getattr(spec, name)}
+        own = getattr(spec.master_spec, name)
+        for index in [at for at, each in enumerate(own) if theirs.get(label_of(each)) == each][::-1]:
+            del own[index]
 
 
 def _items(role: Any, row: Row) -> Iterator[Any]:
