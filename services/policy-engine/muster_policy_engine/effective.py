@@ -77,7 +77,9 @@ def _is_in(composed: Composed, default: Default) -> bool:
 def _value(default: Default) -> str:
     if not default.place.instances:
         return text_of(default.place.value, default.value)
-    return ", ".join(f"{each.rest}: {text_of(each, value)}" for each, value in default.members if each is not None)
+    return ", ".join(
+        f"{each.rest or each.path}: {text_of(each, value)}" for each, value in default.members if each is not None
+    )
 
 
 _TEXTS: Final[Mapping[type, Callable[[Any], str]]] = MappingProxyType(

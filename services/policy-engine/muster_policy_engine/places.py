@@ -17,6 +17,7 @@ from typing import Any, Final
 from muster_language import Kind, Row, WorkloadSpec, catalogue
 from muster_language.catalogue import PolicyPath
 from muster_language.catalogue import value_types as of
+from muster_policy_engine.combined import Combined
 
 _FIRST_PORT: Final = "servingPort."
 
@@ -31,7 +32,11 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Place:
-    """One path. member: of an object or of every item; None: the field itself, or which items it may have."""
+    """One path. member: of an object or of every item; None: the field itself, or which items it may have.
+
+    combined: the value is one that several fields give together. also: another field and its member to which the
+    language moves items of this one. Both are of v1 alone.
+    """
 
     path: str
     row: Row
@@ -40,6 +45,8 @@ class Place:
     kinds: frozenset[Kind]
     defaultable: bool
     side: Side = Side.ALL
+    combined: Combined | None = None
+    also: tuple[Row, Row] | None = None
 
     @property
     def value(self) -> Row:

@@ -195,3 +195,9 @@ def test_items_that_the_master_has_from_the_workers_are_worked_out_too() -> None
 def test_no_master_no_default() -> None:
     policy = f"rules: {{master: {{{rule('compute.cpuCoreRequest', 'compute.cpuCoreLimit', '0.25')}}}}}"
     assert not admitted(spec(3, cpu_limit="4"), policy).effective.HasField("master_spec")
+
+
+def test_an_id_without_effect_is_no_source() -> None:
+    policy = f"rules: {{{rule('backoffLimit', 'security.runAsUid', '2')}}}"
+    assert admitted(spec(run_as_uid=2), policy).effective.backoff_limit == 6
+    assert admitted(spec(run_as_uid=2, run_as_user=True), policy).effective.backoff_limit == 4

@@ -307,3 +307,12 @@ def test_the_two_halves_of_locked() -> None:
         ("labels", "canRemove", "the administrator prohibited removing item 'a'"),
         ("labels", "canEdit", "the administrator prohibited modifying item 'a'"),
     ]
+
+
+def test_the_items_that_a_refusal_offers_are_in_one_order() -> None:
+    labels = "rules: {labels.instances: {canAdd: false}}"
+    for given in ("[{name: a, value: x}, {name: b, value: x}]", "[{name: b, value: x}, {name: a, value: x}]"):
+        own = spec()
+        own.labels.add(label="c", value="x")
+        found = refused(own, f"defaults: {{labels.instances: {given}}}\n{labels}")
+        assert found["labels", "canAdd", "c"][1] == "only a, b"

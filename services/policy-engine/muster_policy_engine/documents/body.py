@@ -1,6 +1,6 @@
 """What stands under `policy:` into a policy's body: defaults, rules, and what lower levels may not write.
 
-Used by the reader of v2 documents.
+Used by the reader of v2 documents; its limits by that of v1 documents too.
 Paths are those of REST, nested or in one word with dots; a gang's stand under `worker` and `master`.
 Holds: a path is given once in each block, whichever way it is written.
 """
@@ -19,7 +19,7 @@ from muster_policy_engine.documents.defaults import Given, defaults, lay
 from muster_policy_engine.documents.reading import NodeReader, is_null, join
 from muster_policy_engine.documents.rules import RuleReader
 from muster_policy_engine.places import Place, Side, places
-from muster_policy_engine.policy import Body, Reserved, Ruled
+from muster_policy_engine.policy import Body, Default, Reserved, Ruled
 
 BLOCKS: Final = ("defaults", "rules", "reserved", "imposedAssets")
 MOST_RULES: Final = 500
@@ -54,7 +54,7 @@ class BodyReader:
                     reserved = self._reserved(inner, here)
                 case _ if not _imposes_nothing(inner):
                     self._reader.say(here, inner, _NOT_YET, "leave imposedAssets out")
-        self._bounded(node, path, given, ruled)
+        self.check_limits(node, path, [each.default for each in given], ruled)
         self._not_blocked(given, ruled, join(path, "defaults"))
         return Body(tuple(each.default for each in given), ruled, reserved)
 
@@ -156,11 +156,12 @@ class BodyReader:
                 found.append(word)
         return tuple(found)
 
-    def _bounded(self, node: Node, path: str, given: list[Given], ruled: dict[str, Ruled]) -> None:
+    def check_limits(self, node: Node, path: str, given: list[Default], ruled: dict[str, Ruled]) -> None:
+        """Refuses a body with too much in it."""
         rules = [each.rules for each in ruled.values()]
         counts = (
             ("rules", sum(len(each.said) for each in rules), MOST_RULES),
-            ("default items", sum(each.default.place.instances for each in given), MOST_ITEMS),
+            ("default items", sum(each.place.instances for each in given), MOST_ITEMS),
             ("options", sum(len(each.options.values) for each in rules if each.options), MOST_OPTIONS),
         )
         for what, count, most in counts:

@@ -7,7 +7,8 @@
     policy: {defaults: .., rules: .., reserved: ..}
 
 A body without the frame around it (`defaults` and `rules` at the top, as consoles take it) is read with a kind and a
-scope from outside. Called by the service and by the command. Pure.
+scope from outside. Documents of v1 (`apiVersion: run.ai/v2alpha1`) may be in the same file; v1.py reads them. Called by
+the service and by the command. Pure.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from muster_language.documents.nodes import Mapping, Node, Scalar, entry
 from muster_language.values import shown
 from muster_policy_engine.documents.body import BLOCKS, BodyReader
 from muster_policy_engine.documents.reading import NodeReader, is_null
+from muster_policy_engine.documents.v1 import Projects, is_v1, read_v1, usual_project
 from muster_policy_engine.policy import Body, Level, Policy, Scope
 
 POLICY: Final = "Policy"
@@ -61,11 +63,14 @@ class Frame:
     name: str = ""
 
 
-def read_policies(text: str, frame: Frame | None = None) -> list[PolicyDocument]:
-    """The policies of a text, in its order. frame: for bodies that stand alone. Bad documents have violations."""
+def read_policies(text: str, frame: Frame | None = None, projects: Projects = usual_project) -> list[PolicyDocument]:
+    """The policies of a text, in its order. Bad documents have violations.
+
+    frame: for bodies that stand alone. projects: the project of a namespace, for documents of v1.
+    """
     every = load(text, MOST_DOCUMENTS)
     parts = _parts(text, every)
-    found = [_document(each, parts[index], frame) for index, each in enumerate(every) if not _empty(each)]
+    found = [_document(each, parts[index], frame, projects) for index, each in enumerate(every) if not _empty(each)]
     if frame is not None and len(found) > 1:
         said = "a body without kind and scope stands alone in its text"
         found[1] = replace(found[1], policy=None, violations=[Violation("", said, found[1].line, 1, "one document")])
@@ -98,7 +103,10 @@ def _empty(loaded: Loaded) -> bool:
     return not loaded.violations and (root is None or (isinstance(root, Scalar) and root.null))
 
 
-def _document(loaded: Loaded, text: str, frame: Frame | None) -> PolicyDocument:
+def _document(loaded: Loaded, text: str, frame: Frame | None, projects: Projects) -> PolicyDocument:
+    if frame is None and loaded.root is not None and not loaded.violations and is_v1(loaded.root):
+        policy, found = read_v1(loaded.root, projects)
+        return PolicyDocument(policy if not found else None, found, loaded.line, text)
     reader = NodeReader()
     reader.found.extend(loaded.violations)
     policy = None

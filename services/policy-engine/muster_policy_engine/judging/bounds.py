@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
@@ -16,7 +17,7 @@ from muster_language import Row
 from muster_language.catalogue import value_types as of
 from muster_language.checks.bounds import refusal
 from muster_policy_engine.amounts import amount_of, unit_of
-from muster_policy_engine.policy import Options, Rules
+from muster_policy_engine.policy import Comparable, Options, Rules
 
 _MASK: Final = "***"
 _LISTED: Final = 20  # options that a sentence names
@@ -47,7 +48,11 @@ def within(row: Row, value: Any, rules: Rules, path: str, item: str = "") -> Fou
         return
     if refusal(row, value) is not None:
         return  # it is no amount, which the language says by itself: there is nothing to compare
-    amount = amount_of(row, value)
+    yield from bounded(given, amount_of(row, value), rules, path, item)
+
+
+def bounded(given: str, amount: Comparable, rules: Rules, path: str, item: str = "") -> Found:
+    """What minimum, maximum and step have against an amount. given: as its user wrote it."""
     if rules.minimum is not None and amount < rules.minimum.amount:
         low = rules.minimum.text
         yield Against(path, "min", given, f"at least {low}", f"value must be no less than {low}", item)
@@ -117,6 +122,7 @@ def _listed(texts: tuple[str, ...]) -> str:
 _TEXTS: Final[dict[type, Callable[[Any], str]]] = {
     bool: lambda value: "true" if value else "false",
     float: lambda value: f"{value:.15g}",
+    Decimal: lambda value: f"{value.normalize():f}",
     list: lambda value: ", ".join(str(each) for each in value),
 }
 

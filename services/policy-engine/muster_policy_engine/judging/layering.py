@@ -15,6 +15,7 @@ from muster_language.labels import members_of
 from muster_language.merging.overlay import itemized, put, unsaid
 from muster_language.merging.roles import complete_master
 from muster_policy_engine.composing import Composed
+from muster_policy_engine.judging.rewritten import without_replaced
 from muster_policy_engine.judging.working_out import work_out
 from muster_policy_engine.places import Side
 
@@ -51,19 +52,20 @@ def settle(merged: Merged, submission: Submission) -> None:
 def _layers(submission: Submission) -> list[Layer]:
     own, base, composed = submission.own, submission.base, submission.composed
     given = [own] if base is None else [base, own]
-    policies = [] if composed is None else [_for_masters(layer, given) for layer in composed.layers]
+    policies = [] if composed is None else [_beside(layer, given) for layer in composed.layers]
     template = [Layer(LayerName.TEMPLATE, base)] if base is not None else []
     return [language_layer(submission.kind), *policies, *template, Layer(LayerName.WORKLOAD, own)]
 
 
-def _for_masters(layer: Layer, given: list[WorkloadSpec]) -> Layer:
-    """The defaults; those of a master only where the users give one: by themselves they would make one."""
-    if not layer.spec.HasField("master_spec") or any(each.HasField("master_spec") for each in given):
-        return layer
-    without = WorkloadSpec()
-    without.CopyFrom(layer.spec)
-    without.ClearField("master_spec")
-    return Layer(layer.name, without, layer.attributes)
+def _beside(layer: Layer, given: list[WorkloadSpec]) -> Layer:
+    """The defaults; those of a master only where somebody gives one, since they alone would make one."""
+    spec = without_replaced(layer.spec, given)
+    if spec.HasField("master_spec") and not any(each.HasField("master_spec") for each in given):
+        without = WorkloadSpec()
+        without.CopyFrom(spec)
+        without.ClearField("master_spec")
+        spec = without
+    return layer if spec is layer.spec else Layer(layer.name, spec, layer.attributes)
 
 
 def _fill_inherited(merged: Merged, composed: Composed) -> None:

@@ -8,14 +8,26 @@ prohibits it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 
 from muster_language import LayerName, Merged
+from muster_policy_engine.combined import Combined
 from muster_policy_engine.composing import Composed
-from muster_policy_engine.judging.bounds import Found, blocked, changed, is_nothing, is_same, unsaid, within
+from muster_policy_engine.judging.bounds import (
+    Found,
+    blocked,
+    bounded,
+    changed,
+    is_nothing,
+    is_same,
+    text_of,
+    unsaid,
+    within,
+)
 from muster_policy_engine.judging.items import instances, members
 from muster_policy_engine.judging.leaving_out import LeftOut
-from muster_policy_engine.judging.values import said
+from muster_policy_engine.judging.values import said, value_of
 from muster_policy_engine.judging.views import View, views
 from muster_policy_engine.places import Place
 from muster_policy_engine.policy import Policy, Ruled
@@ -59,6 +71,9 @@ def _ruled(view: View, ruled: Ruled) -> Found:
 def _value(view: View, ruled: Ruled) -> Found:
     """A field, or a member of an object."""
     place, rules = ruled.place, ruled.rules
+    if place.combined is not None:
+        yield from _combined(view, ruled, place.combined)
+        return
     path = place.row.path if place.member is None else f"{place.row.path}.{place.member.path}"
     here = f"{view.prefix}{path}"
     value = view.value(place)
@@ -100,3 +115,35 @@ def _expected(view: View, place: Place) -> Any:
     """The policies' default, else what would be there if the users said nothing."""
     default = said(view.baseline, place)
     return default if default is not None else view.unedited(place)
+
+
+def _combined(view: View, ruled: Ruled, combined: Combined) -> Found:
+    """A value that several fields give together; the giver of one of them is its giver."""
+    rules, row, here = ruled.rules, ruled.place.row, f"{view.prefix}{combined.path}"
+    value = combined.of(view.spec)
+    if value is None and rules.required and (not view.master or ruled.place.side):
+        yield unsaid(here)
+    if rules.can_edit is False and _is_combined_edited(view, combined):
+        yield changed(row, here, value, _combined_expected(view, combined))
+    if isinstance(value, Decimal):
+        yield from bounded(text_of(row, value), value, rules, here)
+
+
+def _is_combined_edited(view: View, combined: Combined) -> bool:
+    """Whether the users' fields together are neither the policies' default nor what would be there without them."""
+    if _is_same_combined(combined, view.spec, view.baseline):
+        return False
+    if not any(view.by_users(path) or view.taken_away(path) for path in combined.paths):
+        return False
+    return not _is_same_combined(combined, view.spec, view.left_out.fields(combined.names, master=view.master))
+
+
+def _is_same_combined(combined: Combined, role: Any, other: Any) -> bool:
+    """Whether both have the value, and ask for it in the same way."""
+    alternatives = ((each, value_of(each, role), value_of(each, other)) for each in combined.alternatives)
+    return combined.of(role) == combined.of(other) and all(is_same(*each) for each in alternatives)
+
+
+def _combined_expected(view: View, combined: Combined) -> Any:
+    default = combined.of(view.baseline)
+    return default if default is not None else combined.of(view.left_out.fields(combined.names, master=view.master))

@@ -16,6 +16,7 @@ from muster_language.merging.layers import POLICIES, USERS
 from muster_language.merging.roles import complete_master
 from muster_policy_engine.composing import Composed
 from muster_policy_engine.judging.leaving_out import LeftOut
+from muster_policy_engine.judging.rewritten import moved, spelled_out
 from muster_policy_engine.judging.values import said
 from muster_policy_engine.places import Place, Side
 
@@ -93,13 +94,14 @@ class Views:
 
 def views(merged: Merged, composed: Composed, left_out: LeftOut) -> Views:
     """The sides of a merged spec."""
-    spec, provenance, gone = merged.spec, merged.provenance, _gone(merged.cleared)
-    worker = View(spec, composed.baseline, left_out, provenance, gone)
+    spec, provenance, gone = spelled_out(merged.spec), merged.provenance, _gone(merged.cleared)
+    defaults = moved(composed.baseline)
+    worker = View(spec, defaults, left_out, provenance, gone)
     if not spec.HasField("master_spec"):
         return Views(worker, None, None)
-    own = View(spec.master_spec, composed.baseline, left_out, provenance, gone, _MASTER, (_MASTER,))
+    own = View(spec.master_spec, defaults, left_out, provenance, gone, _MASTER, (_MASTER,))
     baseline = WorkloadSpec()
-    baseline.CopyFrom(composed.baseline)
+    baseline.CopyFrom(defaults)
     baseline.framework = spec.framework  # a launcher has no GPU of the workers
     baseline.master_spec.SetInParent()
     whole = View(complete_master(spec), complete_master(baseline), left_out, provenance, gone, _MASTER, (_MASTER, ""))

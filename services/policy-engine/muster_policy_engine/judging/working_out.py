@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any, Final
 
+from muster.workload.v1 import workload_pb2
 from muster_language import LayerName, Merged
 from muster_language.checks.bounds import refusal
 from muster_language.merging.overlay import groups
@@ -69,7 +70,7 @@ def _set(merged: Merged, applied: Applied) -> None:
         if master is None:
             return
         role, whole, prefix = merged.spec.master_spec, master, _MASTER
-    if _is_excluded(place, rule.source, whole):
+    if _is_excluded(place, rule.source, whole) or _is_idle(rule.source, whole):
         return
     seen_in = role if place.itemized else whole
     for (target, path), (seen, _) in zip(_targets(role, place), _targets(seen_in, place), strict=True):
@@ -99,6 +100,12 @@ def _is_excluded(place: Place, source: Place, role: Any) -> bool:
         return not role.HasField(request)
     others = {member for group in groups() if name in group.members for member in group.members}
     return any(role.HasField(other) for other in others - {name, source.row.name})
+
+
+def _is_idle(source: Place, role: Any) -> bool:
+    """Whether the source is an id that has no effect: the language takes it out, and the effective spec has none."""
+    own = role.run_as_user or role.uid_gid_source == workload_pb2.UID_GID_SOURCE_CUSTOM
+    return source.row.name in _DROPPED and not own
 
 
 def _targets(role: Any, place: Place) -> Iterator[tuple[Any, str]]:
