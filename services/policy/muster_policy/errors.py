@@ -5,6 +5,7 @@ ServiceError        (chassis) answers of PoliciesService
   NotHeardYet       UNAVAILABLE: a question names a project, or a version of one, of which policy has not heard yet
   Unreadable        UNAVAILABLE: a policy of the branch was written by a newer release
   BadDocuments      INVALID_ARGUMENT: documents that are no policies, with every error at its line
+    UnknownNamespace  a document of v1 is for the namespace of no project
   PolicyRefused     FAILED_PRECONDITION: what stands at other levels, or belongs to another source, is against the write
   PolicyForbidden   PERMISSION_DENIED: the caller may not write at the scope
   PolicyChanged     ABORTED: the policy has another version than the caller expects
@@ -65,6 +66,10 @@ class BadDocuments(InvalidArgument):
         first = f"{violations[0].field}: {violations[0].description}" if violations else "they hold no policy"
         more = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""
         super().__init__(f"the policies cannot be taken: {first}{more}", violations=violations)
+
+
+class UnknownNamespace(BadDocuments):
+    """Documents of v1 name a namespace of no project, or of one that was made a moment ago."""
 
 
 class PolicyRefused(FailedPrecondition):

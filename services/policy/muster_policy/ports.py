@@ -31,6 +31,7 @@ class Project:
     id: int = 0
     department: str = ""
     home_cluster: str = ""
+    namespace: str = ""
 
     def has(self, version: int) -> bool:
         """Whether this copy is at least as new as `version`."""
@@ -90,6 +91,10 @@ class Directory:
 
     projects: Mapping[str, Project]
     departments: Mapping[str, Department]
+
+    def namespaces(self) -> dict[str, str]:
+        """The project of each namespace, as documents of v1 name it."""
+        return {each.namespace: each.name for each in self.projects.values() if each.namespace}
 
 
 @dataclass(frozen=True, slots=True)

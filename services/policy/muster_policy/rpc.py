@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from muster.api.v1 import policies_pb2 as pb
@@ -19,7 +19,7 @@ from muster_policy.adapters.herald import policy_ref, verdict_of
 from muster_policy.adapters.wire import changed_to, document_lines, kind_of_word, policy_of, reach_of, scope_of
 from muster_policy.domain.changes import Given, Wanted
 from muster_policy.domain.standing import Key, Standing, UnreadablePolicy
-from muster_policy.errors import BadDocuments, InvalidArgument, NoSuchPolicy, NoSuchUnit, Unreadable
+from muster_policy.errors import BadDocuments, InvalidArgument, NoSuchPolicy, NoSuchUnit, UnknownNamespace, Unreadable
 from muster_policy.handlers.judging import Judging
 from muster_policy.handlers.standing import Loading
 from muster_policy.handlers.writing import Done, Writing, found_by
@@ -34,6 +34,9 @@ _MOST_TEXT: Final = 1 << 20  # characters of one text
 _PAGE: Final = 50
 _MOST_PAGE: Final = 500
 _LONGEST_REASON: Final = 500
+_Projects = Callable[[str], str | None]
+"""The project of a namespace."""
+_V1: Final = "apiVersion"
 _HEARD_SECONDS: Final = 2.0  # in which policy has heard of a new project, unless Kafka is away
 _HEARD_AGAIN_SECONDS: Final = 0.1
 
@@ -59,26 +62,34 @@ class Policies(policies_pb2_grpc.PoliciesServiceServicer):
 
     async def ApplyPolicies(self, request: pb.ApplyPoliciesRequest, context: Any) -> pb.ApplyPoliciesResponse:
         """Makes and changes policies, all of the call or none."""
-        wanted = _wanted(request)
-
-        async def work(unit: Unit) -> pb.ApplyPoliciesResponse:
-            done = await self._writing.apply(
-                unit, wanted, request.author.channel, request.reason, dry=request.validate_only
-            )
-            return pb.ApplyPoliciesResponse(policies=self._written(done), revision=done.revision)
-
         until = asyncio.get_running_loop().time() + _HEARD_SECONDS
         while True:
             try:
+                namespaces = await self._namespaces(request.texts)
+                wanted = _wanted(request, namespaces.get)
+
+                async def work(unit: Unit, wanted: Wanted = wanted) -> pb.ApplyPoliciesResponse:
+                    done = await self._writing.apply(
+                        unit, wanted, request.author.channel, request.reason, dry=request.validate_only
+                    )
+                    return pb.ApplyPoliciesResponse(policies=self._written(done), revision=done.revision)
+
                 if request.validate_only:
                     async with self._database.unit() as unit:
                         return await work(unit)
                 return await once(self._database, "ApplyPolicies", request, pb.ApplyPoliciesResponse, work)
-            except NoSuchUnit:
+            except (NoSuchUnit, UnknownNamespace):
                 # A project that was made a moment ago is known to submission first.
                 if asyncio.get_running_loop().time() > until:
                     raise
             await asyncio.sleep(_HEARD_AGAIN_SECONDS)
+
+    async def _namespaces(self, texts: Sequence[pb.PolicyText]) -> Mapping[str, str]:
+        """The project of each namespace, where a document of v1 may name one."""
+        if not any(_V1 in text.text for text in texts):
+            return {}
+        async with self._database.unit() as unit:
+            return (await self._books.tenancy(unit)).namespaces()
 
     async def DeletePolicy(self, request: pb.DeletePolicyRequest, context: Any) -> pb.DeletePolicyResponse:
         """Removes a policy."""
@@ -115,9 +126,8 @@ class Policies(policies_pb2_grpc.PoliciesServiceServicer):
                 raise NoSuchPolicy(f"{standing.row.name} of version {request.version}")
             text = pb.PolicyText(text=old.document, file=f"version {request.version}")
             asked = pb.ApplyPoliciesRequest(texts=[text], author=request.author)
-            done = await self._writing.apply(
-                unit, _wanted(asked), request.author.channel, reason, dry=request.validate_only
-            )
+            wanted = _wanted(asked, lambda _: standing.row.scope.unit or None)
+            done = await self._writing.apply(unit, wanted, request.author.channel, reason, dry=request.validate_only)
             return pb.RollbackPolicyResponse(policy=self._written(done)[0], revision=done.revision)
 
         if request.validate_only:
@@ -249,11 +259,11 @@ def _is_asked(standing: Standing, request: pb.ListPoliciesRequest) -> bool:
     )
 
 
-def _wanted(request: pb.ApplyPoliciesRequest) -> Wanted:
-    """The write that a request means. Raises BadDocuments and InvalidArgument."""
+def _wanted(request: pb.ApplyPoliciesRequest, projects: _Projects) -> Wanted:
+    """The write that a request means. projects: of namespaces. Raises BadDocuments and InvalidArgument."""
     if request.prune and not request.source:
         raise _bad("source", "prune removes what one source has applied, so the source has to be named")
-    given = list(_given(request.texts))
+    given = list(_given(request.texts, projects))
     if not given and not request.prune:
         raise BadDocuments([])
     if len(given) > _MOST_DOCUMENTS:
@@ -274,17 +284,25 @@ def _wanted(request: pb.ApplyPoliciesRequest) -> Wanted:
     )
 
 
-def _given(texts: Sequence[pb.PolicyText]) -> Iterator[Given]:
+def _given(texts: Sequence[pb.PolicyText], projects: _Projects) -> Iterator[Given]:
     """The documents of the texts. Raises BadDocuments with the errors of all of them."""
     found: list[Given] = []
     wrong: list[Violation] = []
     first: dict[Key, str] = {}
+    unknown: list[str] = []
+
+    def project_of(namespace: str) -> str | None:
+        found = projects(namespace)
+        if found is None:
+            unknown.append(namespace)
+        return found
+
     for number, text in enumerate(texts):
         name = text.file or f"texts[{number}]"
         if len(text.text) > _MOST_TEXT:
             wrong.append(Violation(name, f"the text has {len(text.text)} characters; {_MOST_TEXT} are allowed"))
             continue
-        for document in read_policies(text.text, _frame(text)):
+        for document in read_policies(text.text, _frame(text), project_of):
             where = f"{name}:{document.line}"
             wrong.extend(document_lines(name, document))
             if document.policy is None:
@@ -297,7 +315,7 @@ def _given(texts: Sequence[pb.PolicyText]) -> Iterator[Given]:
                 wrong.append(Violation(where, said))
             found.append(Given(document, where))
     if wrong:
-        raise BadDocuments(wrong)
+        raise (UnknownNamespace if unknown else BadDocuments)(wrong)
     yield from found
 
 

@@ -103,6 +103,7 @@ def _project(project: tenancy_pb2.Project) -> Project:
         id=_bounded(project.id, "id"),
         department=project.department,
         home_cluster=project.home_cluster,
+        namespace=project.namespace,
     )
 
 

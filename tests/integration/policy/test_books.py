@@ -81,7 +81,7 @@ async def test_projects_only_become_newer(house: House) -> None:
 
 
 async def test_the_organisation_is_what_its_newest_versions_say(house: House) -> None:
-    vision = Project("vision", 2, (), id=7, department="research", home_cluster="east")
+    vision = Project("vision", 2, (), id=7, department="research", home_cluster="east", namespace="science")
     async with house.unit() as unit:
         await house.books.change_departments(unit, [Department("research", 3, 4), Department("sales", 1, 5)])
         await house.books.change_departments(unit, [Department("research", 2, 9), Department("sales", 0, gone=True)])

@@ -48,7 +48,7 @@ async def publish(sender: Station, *numbers: int, needs: int = 1, **spec: Any) -
 
 async def change_project(sender: Station, version: int, *pools: str) -> None:
     changed = ProjectChanged()
-    changed.project.name, changed.project.version = "team-a", version
+    changed.project.name, changed.project.version, changed.project.namespace = "team-a", version, "science"
     changed.project.default_node_pools.extend(pools)
     async with sender.database.unit() as unit:
         unit.publish(TENANCY, "project/team-a", changed)
@@ -67,6 +67,30 @@ AUTHOR = pb.PolicyAuthor(subject="anna", channel="grpc", reach=pb.PolicyReach(te
 def applying(text: str, key: str, **fields: Any) -> pb.ApplyPoliciesRequest:
     texts = [pb.PolicyText(text=text, file="house.yaml")]
     return pb.ApplyPoliciesRequest(texts=texts, idempotency_key=key, author=AUTHOR, **fields)
+
+
+V1 = """\
+apiVersion: run.ai/v2alpha1
+kind: InteractivePolicy
+metadata: {name: notebooks, namespace: science}
+spec:
+  gpu: {rules: {max: 1}}
+"""
+
+
+async def v1_documents(stub: policies_pb2_grpc.PoliciesServiceStub) -> None:
+    """A document of v1 is for the project of its namespace, when it is written and when it is rolled back."""
+    made = (await stub.ApplyPolicies(applying(V1, "5"), timeout=5)).policies[0].policy
+    assert (made.workload, made.scope.level, made.scope.unit) == ("workspace", "project", "team-a")
+    await stub.ApplyPolicies(applying(V1.replace("max: 1", "max: 2"), "6"), timeout=5)
+    back = await stub.RollbackPolicy(
+        pb.RollbackPolicyRequest(key=pb.PolicyKey(id=made.id), version=1, idempotency_key="7", author=AUTHOR), timeout=5
+    )
+    assert (back.policy.policy.version, back.policy.policy.document) == (3, V1)
+    with pytest.raises(grpc.aio.AioRpcError) as bad:
+        await stub.ApplyPolicies(applying(V1.replace("science", "arts"), "8"), timeout=5)
+    assert bad.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "arts is not the namespace of a project" in (bad.value.details() or "")
 
 
 async def test_the_service(database: Any, kafka: str, tmp_path: Path) -> None:
@@ -127,6 +151,7 @@ async def test_the_service(database: Any, kafka: str, tmp_path: Path) -> None:
                 ("compute.gpuDevicesRequest", "max", "4", 3)
             ]
             assert [(each.path, each.value) for each in effective.defaults] == [("backoffLimit", "2")]
+            await v1_documents(stub)
 
         running.kill()
         await publish(sender, 3, needs=2, gpu_devices_request=8)

@@ -9,13 +9,17 @@ import pytest
 
 from muster_language import Kind
 from muster_policy.domain.changes import Given, Outcome, Reach, Wanted
+from muster_policy.domain.standing import Shelf
 from muster_policy.errors import NoSuchPolicy, NoSuchUnit, PolicyChanged, PolicyForbidden, PolicyRefused
+from muster_policy.handlers.standing import Loading
 from muster_policy.handlers.writing import Done
 from muster_policy.ports import Department, Project
 from muster_policy_engine.documents.document import read_policies
-from muster_policy_engine.policy import Level, Scope
-from tests.support.policy_books import MemoryService, no_unit
+from muster_policy_engine.judging.judge import Rejected
+from muster_policy_engine.policy import Dialect, Level, Scope
+from tests.support.policy_books import MemoryService, no_unit, submission
 
+NAMESPACES = {"science": "vision", "runai-speech": "speech", "runai-shop": "shop"}
 NOW = datetime(2026, 11, 28, tzinfo=UTC)
 EVERYWHERE = Reach(tenant=True)
 TENANT = """\
@@ -39,14 +43,15 @@ def service() -> MemoryService:
     made = MemoryService()
     made.books.departments["research"] = Department("research", 1, 3)
     for name, department, number in (("vision", "research", 7), ("speech", "research", 8), ("shop", "sales", 9)):
-        made.books.known[name] = Project(name, 1, (), id=number, department=department)
+        namespace = "science" if name == "vision" else f"runai-{name}"
+        made.books.known[name] = Project(name, 1, (), id=number, department=department, namespace=namespace)
     return made
 
 
 def wanted(*texts: str, **fields: object) -> Wanted:
     given = []
     for text in texts:
-        for document in read_policies(text):
+        for document in read_policies(text, projects=NAMESPACES):
             assert document.violations == []
             given.append(Given(document, f"f.yaml:{document.line}"))
     made = Wanted(given, "anna", NOW, [f"id-{number}-{id(given)}" for number in range(len(given))], EVERYWHERE)
@@ -208,3 +213,89 @@ async def test_what_a_project_moved_into_is_judged_as_it_is_now() -> None:
     with pytest.raises(PolicyRefused):  # what clashes since is refused at the next write of either
         await apply(at, ruled.replace("max: 3", "max: 2"))
     assert Scope(Level.PROJECT, "shop") in {each.row.scope for each in (await at.loading.seen(no_unit())).all()}
+
+
+def v1(namespace: str = "runai", limit: int = 5, name: str = "trainings") -> str:
+    metadata = f"{{name: {name}, namespace: {namespace}}}"
+    return f"""\
+apiVersion: run.ai/v2alpha1
+kind: TrainingPolicy
+metadata: {metadata}
+spec:
+  backoffLimit: {{rules: {{max: {limit}}}}}
+"""
+
+
+async def refused_of(at: MemoryService, project: str, backoff_limit: int) -> bool:
+    given = submission(project=project, backoff_limit=backoff_limit)
+    (judged,) = await at.judging.consider(no_unit(), [given])
+    return isinstance(judged.verdict, Rejected)
+
+
+async def test_a_v1_document_of_a_project_replaces_the_tenants_whole() -> None:
+    at = service()
+    done = await apply(at, v1(limit=5), v1("science", limit=9))
+    assert outcomes(done) == [("tenant", Outcome.CREATED, 1), ("project vision", Outcome.CREATED, 1)]
+    assert [each.row.name for each in done.changes] == ["trainings", "trainings"]
+    assert not await refused_of(at, "vision", 7)
+    assert await refused_of(at, "vision", 10)
+    assert await refused_of(at, "speech", 7)
+    await at.writing.remove(no_unit(), (Kind.TRAINING, Scope(Level.PROJECT, "vision")), wanted(), "grpc", "")
+    assert await refused_of(at, "vision", 7)
+
+
+async def test_a_v1_document_is_read_again_whatever_became_of_the_namespace() -> None:
+    at = service()
+    await apply(at, v1("science", limit=9))
+    at.books.known["vision"] = replace(at.books.known["vision"], namespace="moved")
+    at.books.known["other"] = Project("other", 1, (), namespace="science")
+    again = Loading(Shelf(), at.store)
+    (standing,) = (await again.seen(no_unit())).all()
+    assert standing.policy is not None
+    assert standing.policy.scope == Scope(Level.PROJECT, "vision")
+    assert standing.policy.dialect is Dialect.V1
+
+
+async def test_another_name_in_the_namespace_of_a_v1_document_is_refused() -> None:
+    at = service()
+    await apply(at, v1(), v1("science"))
+    for text in (v1(name="other"), v1("science", name="other")):
+        with pytest.raises(PolicyRefused, match="is 'trainings': one document for each namespace"):
+            await apply(at, text)
+    assert outcomes(await apply(at, v1(limit=6))) == [("tenant", Outcome.CHANGED, 2)]
+
+
+@pytest.mark.parametrize(
+    ("reach", "allowed"),
+    [
+        (Reach(projects=frozenset({"vision"})), False),
+        (Reach(departments=frozenset({"research"})), False),
+        (Reach(tenant=True), True),
+    ],
+)
+async def test_a_v1_document_of_a_project_takes_the_right_at_the_tenant(reach: Reach, allowed: bool) -> None:
+    at, project = service(), (Kind.TRAINING, Scope(Level.PROJECT, "vision"))
+    if not allowed:
+        with pytest.raises(PolicyForbidden, match="policies of: tenant;"):
+            await apply(at, v1("science"), reach=reach)
+        await apply(at, v1("science"))
+        with pytest.raises(PolicyForbidden, match="policies of: tenant;"):
+            await apply(at, PROJECT, reach=reach)  # it switches the tenant's on again
+        with pytest.raises(PolicyForbidden, match="policies of: tenant;"):
+            await at.writing.remove(no_unit(), project, wanted(reach=reach), "grpc", "")
+        return
+    await apply(at, v1("science"), reach=reach)
+    assert outcomes(await at.writing.remove(no_unit(), project, wanted(reach=reach), "grpc", "")) == [
+        ("project vision", Outcome.REMOVED, 2)
+    ]
+
+
+async def test_a_branch_speaks_one_dialect() -> None:
+    at = service()
+    await apply(at, v1())
+    with pytest.raises(PolicyRefused, match="a v1 policy of this kind stands at the tenant"):
+        await apply(at, PROJECT)
+    await apply(at, TENANT, PROJECT)  # a branch changes over in one call
+    with pytest.raises(PolicyRefused, match="a v2 policy of this kind stands at the tenant"):
+        await apply(at, v1("science"))
+    await apply(at, v1(), v1("science"))

@@ -20,17 +20,18 @@ INSERT INTO verdicts (workload_id, generation, type, message, at)
 SELECT w, g, t, m, $5 FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::bytea[]) AS u(w, g, t, m)
 """
 _CHANGE: Final = """
-INSERT INTO projects AS p (name, version, node_pools, gone, id, department, home_cluster)
-SELECT n, v, string_to_array(nullif(l, ''), ','), g, i, d, h
-FROM unnest($1::text[], $2::bigint[], $3::text[], $4::boolean[], $5::bigint[], $6::text[], $7::text[])
-     AS u(n, v, l, g, i, d, h)
+INSERT INTO projects AS p (name, version, node_pools, gone, id, department, home_cluster, namespace)
+SELECT n, v, string_to_array(nullif(l, ''), ','), g, i, d, h, s
+FROM unnest($1::text[], $2::bigint[], $3::text[], $4::boolean[], $5::bigint[], $6::text[], $7::text[],
+            $8::text[]) AS u(n, v, l, g, i, d, h, s)
 ON CONFLICT (name) DO UPDATE
 SET gone = excluded.gone,
     version = CASE WHEN excluded.gone THEN p.version ELSE excluded.version END,
     node_pools = CASE WHEN excluded.gone THEN p.node_pools ELSE excluded.node_pools END,
     id = CASE WHEN excluded.gone THEN p.id ELSE excluded.id END,
     department = CASE WHEN excluded.gone THEN p.department ELSE excluded.department END,
-    home_cluster = CASE WHEN excluded.gone THEN p.home_cluster ELSE excluded.home_cluster END
+    home_cluster = CASE WHEN excluded.gone THEN p.home_cluster ELSE excluded.home_cluster END,
+    namespace = CASE WHEN excluded.gone THEN p.namespace ELSE excluded.namespace END
 WHERE excluded.gone OR p.gone OR excluded.version >= p.version
 """
 _CHANGE_DEPARTMENTS: Final = """
@@ -42,7 +43,7 @@ SET gone = excluded.gone,
     id = CASE WHEN excluded.gone THEN d.id ELSE excluded.id END
 WHERE excluded.gone OR d.gone OR excluded.version >= d.version
 """
-_PROJECTS: Final = "SELECT name, version, node_pools, gone, id, department, home_cluster FROM projects"
+_PROJECTS: Final = "SELECT name, version, node_pools, gone, id, department, home_cluster, namespace FROM projects"
 _WAIT: Final = """
 INSERT INTO waiting (workload_id, generation, project, needs, message, trace, at)
 SELECT w, g, p, n, m, t, $7
@@ -97,6 +98,7 @@ class PostgresBooks:
             [each.id for each in rows],
             [each.department for each in rows],
             [each.home_cluster for each in rows],
+            [each.namespace for each in rows],
         )
 
     async def change_departments(self, unit: Unit, departments: Sequence[Department]) -> None:
@@ -145,7 +147,16 @@ class PostgresBooks:
 
 def _project(row: Any) -> Project:
     pools = tuple(row["node_pools"] or ())
-    return Project(row["name"], row["version"], pools, row["gone"], row["id"], row["department"], row["home_cluster"])
+    return Project(
+        row["name"],
+        row["version"],
+        pools,
+        row["gone"],
+        row["id"],
+        row["department"],
+        row["home_cluster"],
+        row["namespace"],
+    )
 
 
 async def forget(connection: AnyConnection, workloads: Sequence[str]) -> None:

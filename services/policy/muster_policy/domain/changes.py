@@ -17,7 +17,7 @@ from typing import Final
 from muster_policy.domain.standing import Key, Row, Shelf, Standing, sort_key
 from muster_policy_engine.documents.document import PolicyDocument
 from muster_policy_engine.levels import Tenancy, clashes
-from muster_policy_engine.policy import Level, Policy, Scope
+from muster_policy_engine.policy import Dialect, Level, Policy, Scope
 
 MOST_POLICIES: Final = 20_000
 
@@ -124,7 +124,7 @@ def changes(wanted: Wanted, shelf: Shelf, tenancy: Tenancy) -> list[Change] | Re
     """The changes, in the order of the documents, then what goes; or every reason against them."""
     keys = [each.policy.key for each in wanted.given]
     gone = _pruned(wanted, shelf, set(keys)) if wanted.prune else []
-    scopes = dict.fromkeys([*(scope for _, scope in keys), *(each.scope for each in gone)])
+    scopes = dict.fromkeys(_scopes(wanted, [*keys, *(each.key for each in gone)], shelf))
     closed = tuple(scope for scope in scopes if not wanted.reach.covers(scope, tenancy.departments))
     if closed:
         return Forbidden(closed)
@@ -139,11 +139,28 @@ def changes(wanted: Wanted, shelf: Shelf, tenancy: Tenancy) -> list[Change] | Re
     return Refused(tuple(plan.problems)) if plan.problems else plan.changes
 
 
-def removal(row: Row, wanted: Wanted, tenancy: Tenancy) -> Change | Forbidden:
+def removal(standing: Standing, wanted: Wanted, tenancy: Tenancy) -> Change | Forbidden:
     """A policy goes."""
-    if not wanted.reach.covers(row.scope, tenancy.departments):
-        return Forbidden((row.scope,))
-    return Change(_next(row, wanted, gone=True), Outcome.REMOVED)
+    row, scopes = standing.row, dict.fromkeys([standing.row.scope, *_beyond(standing.policy)])
+    closed = tuple(scope for scope in scopes if not wanted.reach.covers(scope, tenancy.departments))
+    return Forbidden(closed) if closed else Change(_next(row, wanted, gone=True), Outcome.REMOVED)
+
+
+def _scopes(wanted: Wanted, keys: Iterable[Key], shelf: Shelf) -> Iterator[Scope]:
+    """Where the caller has to be allowed to write."""
+    for each in wanted.given:
+        yield each.policy.scope
+        yield from _beyond(each.policy)
+    for key in keys:
+        standing = shelf.find(key)
+        yield key[1]
+        yield from _beyond(standing.policy if standing is not None else None)
+
+
+def _beyond(policy: Policy | None) -> Iterator[Scope]:
+    """A project's document of v1 switches the tenant's off, and on again when it goes."""
+    if policy is not None and policy.dialect is Dialect.V1 and policy.scope.level is Level.PROJECT:
+        yield Scope()
 
 
 def _pruned(wanted: Wanted, shelf: Shelf, kept: set[Key]) -> list[Row]:
@@ -162,6 +179,9 @@ def _one(plan: _Plan, wanted: Wanted, each: Given, standing: Standing | None, fr
         )  # fmt: skip
         plan.changes.append(Change(made, Outcome.CREATED))
         return
+    if _is_another(each.policy, standing):
+        said = f"the {row.kind.word} policy of the {row.scope} is {row.name!r}: one document for each namespace"
+        plan.problems.append(Problem(each.where, f"{said}; remove it first, or write under its name"))
     if wanted.source and row.source not in {"", wanted.source} and not wanted.take_ownership:
         said = f"the {row.kind.word} policy of the {row.scope} belongs to the source {row.source!r}"
         plan.problems.append(Problem(each.where, f"{said}; --take-ownership takes it over"))
@@ -171,6 +191,14 @@ def _one(plan: _Plan, wanted: Wanted, each: Given, standing: Standing | None, fr
         return
     changed = replace(_next(row, wanted), name=name, document=each.document.text, source=source)
     plan.changes.append(Change(changed, Outcome.CHANGED))
+
+
+def _is_another(policy: Policy, standing: Standing | None) -> bool:
+    """Whether a document of v1 has another name than the one that stands in its namespace: the vendor has one alone."""
+    known = standing.policy if standing is not None else None
+    if known is None or {policy.dialect, known.dialect} != {Dialect.V1}:
+        return False
+    return policy.name != known.name
 
 
 def _next(row: Row, wanted: Wanted, *, gone: bool = False) -> Row:

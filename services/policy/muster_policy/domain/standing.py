@@ -133,8 +133,12 @@ class Shelf:
 
 
 def compiled(row: Row) -> Standing:
-    """The policy of a row, read from its document."""
-    found = read_policies(row.document)
+    """The policy of a row, read from its document.
+
+    A document of v1 names the namespace of its project: what it was when it was written is the scope of the row, and
+    stays it whatever becomes of the namespace.
+    """
+    found = read_policies(row.document, projects=lambda _: row.scope.unit or None)
     if len(found) == 1 and found[0].policy is not None and found[0].policy.key == row.key:
         policy = found[0].policy
         return Standing(row, stood(policy, row))

@@ -64,7 +64,7 @@ class Writing:
         standing = found_by(shelf, key)
         if wanted.expected:
             _check_version(standing, wanted.expected)
-        change = removal(standing.row, wanted, tenancy_of(await self._books.tenancy(unit)))
+        change = removal(standing, wanted, tenancy_of(await self._books.tenancy(unit)))
         if isinstance(change, Forbidden):
             raise PolicyForbidden(change.scopes)
         return await self._write(unit, shelf, [change], channel, reason, dry=dry)

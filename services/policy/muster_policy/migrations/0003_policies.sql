@@ -38,11 +38,13 @@ CREATE TABLE policy_versions (
     PRIMARY KEY (policy, version)
 );
 
--- More of the copy of tenancy: what a branch is, and the ids by which REST names its units.
+-- More of the copy of tenancy: what a branch is, the ids by which REST names its units, and the namespaces by which
+-- policies of v1 name projects.
 ALTER TABLE projects
     ADD COLUMN id           bigint NOT NULL DEFAULT 0,
     ADD COLUMN department   text   NOT NULL DEFAULT '',
-    ADD COLUMN home_cluster text   NOT NULL DEFAULT '';
+    ADD COLUMN home_cluster text   NOT NULL DEFAULT '',
+    ADD COLUMN namespace    text   NOT NULL DEFAULT '';
 CREATE TABLE departments (
     name    text    PRIMARY KEY,
     id      bigint  NOT NULL,
