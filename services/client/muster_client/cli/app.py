@@ -105,6 +105,7 @@ _GROUPS: Final = (
         "get": ("policies:get_policy", "Show one policy, or what holds at a place."),
         "apply": ("policy_folders:apply_policies", "Make or change the policies of files and folders."),
         "diff": ("policy_folders:diff_policies", "Show what `apply` would do."),
+        "convert": ("policy_converting:convert_policies", "Print policies of v1 as documents of kind Policy."),
         "export": ("policy_folders:export_policies", "Write the policies into a folder, one file each."),
         "delete": ("policies:delete_policy", "Remove a policy."),
         "history": ("policies:list_versions", "List the versions of a policy."),

@@ -22,6 +22,7 @@ from muster_client.errors import InvalidInput, MusterError, Violation
 from muster_language.documents.loading import load
 from muster_language.documents.places import place_of
 from muster_policy_engine.documents.document import Frame, PolicyDocument, read_policies
+from muster_policy_engine.documents.v1 import Projects, usual_project
 
 SUFFIXES: Final = frozenset({".yaml", ".yml"})
 _AT: Final = re.compile(r"(\d+)(?::(\d+))?(?:: (.*))?", re.DOTALL)
@@ -60,10 +61,17 @@ class PolicyFile:
                 yield Violation(each.path, message, each.line, each.column, self.source)
 
 
-def read_policy_files(paths: Iterable[Path], frame: Frame | None, *, done: str) -> list[PolicyFile]:
+def project_of(namespace: str) -> str:
+    """Return the project of a namespace as far as that is known here: the control plane looks it up."""
+    return usual_project(namespace) or namespace
+
+
+def read_policy_files(
+    paths: Iterable[Path], frame: Frame | None, *, done: str, projects: Projects = project_of
+) -> list[PolicyFile]:
     """Return the files, and those of the folders, that have documents in them. Raises InvalidInput with every error.
 
-    done: what was not done, for the error.
+    done: what was not done, for the error. projects: of the namespaces of documents of v1.
     """
     files: list[PolicyFile] = []
     wrong: list[Violation] = []
@@ -73,7 +81,7 @@ def read_policy_files(paths: Iterable[Path], frame: Frame | None, *, done: str) 
         except InvalidInput as problem:
             wrong += _unread(path, problem)
             continue
-        files.append(PolicyFile(source, text, read_policies(text, frame), frame))
+        files.append(PolicyFile(source, text, read_policies(text, frame, projects), frame))
         wrong += files[-1].violations()
     if wrong:
         raise _refused(InvalidInput(""), wrong, done)
