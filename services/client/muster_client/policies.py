@@ -130,8 +130,9 @@ class Policies(Resource):
         validate_only: bool = False,
         key: str | None = None,
     ) -> policies_pb2.DeletePolicyResponse:
-        """Remove a policy; workloads that run are not judged again. The answer has the policy as it was.
+        """Remove a policy; workloads that run are not judged again.
 
+        The answer has the last text of the policy and the version of the removal.
         Raises NotFound, NotAllowed, Conflict for another version than the expected one.
         """
         request = policies_pb2.DeletePolicyRequest(

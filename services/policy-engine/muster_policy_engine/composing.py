@@ -66,7 +66,7 @@ class Composed:
     ignored: tuple[Ignored, ...]
 
     def of_layer(self, name: LayerName) -> Policy | None:
-        """The policy whose defaults a layer has; None for a layer of anybody else."""
+        """The policy whose defaults a layer has; None for any other layer."""
         return next((each for each in self.policies if LAYERS[each.scope.level] is name), None)
 
 

@@ -93,7 +93,7 @@ class PolicyForbidden(PermissionDenied):
 
 
 class PolicyChanged(Aborted):
-    """Somebody else has written the policy meanwhile."""
+    """Another write has changed the policy meanwhile."""
 
     reason = "POLICY_CHANGED"
 

@@ -199,7 +199,7 @@ class Policies(policies_pb2_grpc.PoliciesServiceServicer):
         for each in composed.ignored:
             answer.warnings.append(
                 f"the default of the {each.policy.scope} for {each.path} does not count: "
-                f"the policy of the {each.by.scope} lets nobody change it"
+                f"the policy of the {each.by.scope} does not allow a change of it"
             )
         return answer
 

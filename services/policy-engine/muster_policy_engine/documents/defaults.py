@@ -19,7 +19,7 @@ from muster_policy_engine.places import Place
 from muster_policy_engine.policy import Default
 
 _EXCLUDE: Final = "exclude"
-_CREDENTIALS: Final = "a policy may not hold credentials: name a Secret"
+CREDENTIALS: Final = "a policy may not hold credentials: name a Secret"
 
 
 class Given(NamedTuple):
@@ -124,7 +124,7 @@ def _item(reader: NodeReader, place: Place, node: Node, path: str) -> Default:
     for key, value in _leaves(reader, node, path, known, secrets):
         here = join(path, key)
         if key in secrets:
-            reader.say(here, value, _CREDENTIALS)
+            reader.say(here, value, CREDENTIALS)
         elif key == _EXCLUDE:
             excluded = reader.flag(value, here) or False
         elif key == label and label not in members:

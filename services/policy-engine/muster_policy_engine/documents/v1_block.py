@@ -17,7 +17,7 @@ from muster_language.catalogue import nearest
 from muster_language.catalogue import value_types as of
 from muster_language.documents.forms import LISTS
 from muster_language.documents.nodes import Mapping, Node, Scalar
-from muster_policy_engine.documents.reading import NodeReader
+from muster_policy_engine.documents.reading import NodeReader, is_null
 from muster_policy_engine.documents.rules import RuleReader
 from muster_policy_engine.documents.v1_defaults import Given, defaults_of
 from muster_policy_engine.documents.v1_fields import Field, fields
@@ -57,7 +57,7 @@ class BlockReader:
     def read(self, node: Node) -> Body:
         """What the block says."""
         if not isinstance(node, Mapping):
-            if not (isinstance(node, Scalar) and node.null):
+            if not is_null(node):
                 self._reader.say(self._path, node, f"{self._path} is not a mapping", "a mapping of fields")
             return Body()
         written: dict[str, str] = {}
@@ -87,7 +87,7 @@ class BlockReader:
         self._reader.say(f"{self._path}.{word}", key, f'unknown field "{word[:60]}"{hint}')
 
     def _field(self, known: Field, key: Scalar, node: Node, path: str) -> None:
-        if isinstance(node, Scalar) and node.null:
+        if is_null(node):
             return
         if known.row.bare and not isinstance(node, Mapping):
             self._given.value(key, node)
@@ -109,7 +109,7 @@ class BlockReader:
         self._put(known.judged, touched.on(rules) if known.itemized else rules)
 
     def _ruled(self, place: Place, node: Node, path: str) -> Rules:
-        if isinstance(node, Scalar) and node.null:
+        if is_null(node):
             return Rules()
         if not place.rules:
             word = path.removesuffix(".rules").rpartition(".")[2]
@@ -132,7 +132,7 @@ class BlockReader:
 
     def _items(self, known: Field, key: Scalar, node: Node, path: str, touched: _Touched) -> None:
         if not isinstance(node, Mapping):
-            if not (isinstance(node, Scalar) and node.null):
+            if not is_null(node):
                 self._reader.say(path, node, "items is not a mapping of labels", "items: {LABEL: {value: ..}}")
             return
         for label, item in node.entries:
@@ -151,7 +151,7 @@ class BlockReader:
         said = {
             word: self._reader.flag(inner, f"{path}.{word}")
             for word, inner in self._reader.entries(node, path, words)
-            if not (isinstance(inner, Scalar) and inner.null)
+            if not is_null(inner)
         }
         kept, fixed = (said.get(word) is False for word in words)
         if kept or fixed:

@@ -22,7 +22,8 @@ from muster_language.documents.places import place_of
 from muster_language.labels import members_of
 from muster_language.naming import YamlNaming
 from muster_language.spec import set_kind
-from muster_policy_engine.documents.reading import NodeReader
+from muster_policy_engine.documents.defaults import CREDENTIALS
+from muster_policy_engine.documents.reading import NodeReader, is_null
 from muster_policy_engine.documents.v1_fields import Field, given_places
 from muster_policy_engine.places import Side
 from muster_policy_engine.policy import Default
@@ -30,7 +31,6 @@ from muster_policy_engine.policy import Default
 _VALUE: Final = Scalar("value", null=False, plain=True, line=0, column=0)
 _ITEMS: Final = Scalar("items", null=False, plain=True, line=0, column=0)
 _UNKNOWN: Final = "unknown field"
-_SECRET: Final = "a policy may not hold credentials: name a Secret"  # noqa: S105 - a message
 
 
 @dataclass(slots=True)
@@ -46,17 +46,17 @@ class Given:
 
     def value(self, key: Scalar, node: Node) -> None:
         """The value of a field."""
-        if not _is_null(node):
+        if not is_null(node):
             self.fields.append((key, _wrapped(_VALUE, _said(node))))
 
     def entries(self, key: Scalar, node: Node) -> None:
         """A list that is one value, written as labelled items."""
-        if not _is_null(node):
+        if not is_null(node):
             self.fields.append((key, _wrapped(_ITEMS, _said(node))))
 
     def item(self, key: Scalar, label: Scalar, node: Node) -> None:
         """One item of a field."""
-        if _is_null(node):
+        if is_null(node):
             return
         entry = (label, _wrapped(_VALUE, _said(node)))
         if self.fields and self.fields[-1][0] is key:
@@ -67,22 +67,18 @@ class Given:
 
     def attributes(self, known: Field, key: Scalar, label: Scalar, node: Node) -> None:
         """The members that every item of a field gets."""
-        if not known.members and not _is_null(node):
+        if not known.members and not is_null(node):
             path = f"{self.path}.{key.text}.items.{label.text}"
             self.reader.say(path, label, f"items of {known.word} have no members")
-        elif not _is_null(node):
+        elif not is_null(node):
             self.every.append((known, key, label, _said(node)))
-
-
-def _is_null(node: Node) -> bool:
-    return isinstance(node, Scalar) and node.null
 
 
 def _said(node: Node) -> Node:
     """The node without the members of mappings that are null."""
     if not isinstance(node, Mapping):
         return node
-    return node._replace(entries=[(key, _said(value)) for key, value in node.entries if not _is_null(value)])
+    return node._replace(entries=[(key, _said(value)) for key, value in node.entries if not is_null(value)])
 
 
 def _wrapped(key: Scalar, node: Node) -> Mapping:
@@ -142,12 +138,12 @@ def _credentials(spec: Any, naming: YamlNaming) -> Iterator[Violation]:
     """Secrets in clear, which every reader of the policy would see."""
     for row in catalogue().rows:
         if row.sensitive and spec.HasField(row.name):
-            yield Violation(naming.value(row), _SECRET)
+            yield Violation(naming.value(row), CREDENTIALS)
         elif row.type == of.ITEMIZED and any(member.sensitive for member in row.inside):
             for item in getattr(spec, row.name):
                 for member in row.inside:
                     if member.sensitive and item.HasField(member.name):
-                        yield Violation(naming.member(row, item.label, member), _SECRET)
+                        yield Violation(naming.member(row, item.label, member), CREDENTIALS)
 
 
 def _defaults(given: Given, row: Row, value: Any) -> Iterator[Default]:
@@ -184,7 +180,7 @@ def _attributes(given: Given, known: Field, key: Scalar, label: Scalar, node: No
             refused = refusal(member, value)
             here = f"{path}.{member.yaml}"
             if member.sensitive:
-                given.reader.say(here, node, _SECRET)
+                given.reader.say(here, node, CREDENTIALS)
             elif refused is not None:
                 given.reader.say(here, _node_of(node, member), refused.message, refused.allowed)
             elif member.name in places:

@@ -58,7 +58,7 @@ def _layers(submission: Submission) -> list[Layer]:
 
 
 def _beside(layer: Layer, given: list[WorkloadSpec]) -> Layer:
-    """The defaults; those of a master only where somebody gives one, since they alone would make one."""
+    """The defaults; those of a master only where a layer gives one, since they alone would make one."""
     spec = without_replaced(layer.spec, given)
     if spec.HasField("master_spec") and not any(each.HasField("master_spec") for each in given):
         without = WorkloadSpec()

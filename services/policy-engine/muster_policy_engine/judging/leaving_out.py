@@ -1,8 +1,8 @@
 """What a workload would have at a place if its users said nothing there: what `canEdit` and its like compare with.
 
 Called by the rules, and only where a value is not the policy's default already: it lays all layers together once more.
-Holds: what the language or a policy gives by itself is never a change, whoever repeats it, so that an effective spec is
-admitted again; a field that another name stands for is left out with it.
+Holds: what the language or a policy gives by itself is never a change, also where a layer repeats it, so that an
+effective spec is admitted again; a field that another name stands for is left out with it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class LeftOut:
 
     @property
     def moving(self) -> frozenset[str]:
-        """The labels of the volumes that the language moves to another field, whoever gives them."""
+        """The labels of the volumes that the language moves to another field, from any layer."""
         own, base, composed = self.submission.own, self.submission.base, self.submission.composed
         given = [own, *([base] if base is not None else [])]
         return labels_that_move([*given, *([composed.baseline] if composed is not None else [])])

@@ -14,7 +14,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Final
 
-from muster_policy.domain.standing import Key, Row, Shelf, Standing, sort_key
+from muster_policy.domain.standing import Key, Row, Shelf, Standing
 from muster_policy_engine.documents.document import PolicyDocument
 from muster_policy_engine.levels import Tenancy, clashes
 from muster_policy_engine.policy import Dialect, Level, Policy, Scope
@@ -164,8 +164,7 @@ def _beyond(policy: Policy | None) -> Iterator[Scope]:
 
 
 def _pruned(wanted: Wanted, shelf: Shelf, kept: set[Key]) -> list[Row]:
-    rows = [each.row for each in shelf.all() if each.row.source == wanted.source and each.row.key not in kept]
-    return sorted(rows, key=sort_key)
+    return [each.row for each in shelf.all() if each.row.source == wanted.source and each.row.key not in kept]
 
 
 def _one(plan: _Plan, wanted: Wanted, each: Given, standing: Standing | None, fresh: str) -> None:

@@ -8,15 +8,15 @@ judged, and is never skipped.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
 from muster_language import Kind
 from muster_policy_engine.composing import Composed, compose
 from muster_policy_engine.documents.document import read_policies
-from muster_policy_engine.policy import Branch, Level, Policy, Scope
+from muster_policy_engine.policy import LEVELS, Branch, Level, Policy, Scope
 
 _BRANCHES: Final = 20_000  # composed at the same time
 Key = tuple[Kind, Scope]
@@ -24,7 +24,7 @@ Key = tuple[Kind, Scope]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A policy as the store has it. source: what applied it; empty: somebody by hand. gone: it was removed."""
+    """A policy as the store has it. source: what applied it; empty: a person. gone: it was removed."""
 
     id: str
     kind: Kind
@@ -70,12 +70,13 @@ class Shelf:
     def __init__(self) -> None:
         self.revision = 0
         self._by_key: dict[Key, Standing] = {}
+        self._clusters: dict[Kind, list[str]] = {}
         self._composed: OrderedDict[tuple[Kind, Branch], Composed | None] = OrderedDict()
 
     def take(self, revision: int, rows: Iterable[Row]) -> None:
         """Takes in what was written since: the rows of all later revisions up to this one."""
         if revision <= self.revision:
-            return  # somebody else of this instance has loaded it meanwhile
+            return  # another task of this instance has loaded it meanwhile
         for row in sorted(rows, key=lambda each: each.revision):
             self._forget(row.key)
             known = self._by_key.get(row.key)
@@ -83,6 +84,10 @@ class Shelf:
                 self._by_key[row.key] = compiled(row)
             elif known is not None and known.row.id == row.id:
                 del self._by_key[row.key]
+        self._clusters = {}
+        for kind, scope in self._by_key:
+            if scope.level is Level.CLUSTER:
+                self._clusters.setdefault(kind, []).append(scope.unit)
         self.revision = revision
 
     def _forget(self, key: Key) -> None:
@@ -104,9 +109,9 @@ class Shelf:
         keyed = sorted(self._by_key.values(), key=lambda each: sort_key(each.row))
         return iter(keyed)
 
-    def clusters(self, kind: Kind) -> list[str]:
+    def clusters(self, kind: Kind) -> Sequence[str]:
         """The clusters that have a policy of the kind."""
-        return [scope.unit for other, scope in self._by_key if other is kind and scope.level is Level.CLUSTER]
+        return self._clusters.get(kind, ())
 
     def unreadable(self) -> list[Standing]:
         """Those that this build cannot read."""
@@ -149,9 +154,9 @@ def compiled(row: Row) -> Standing:
 
 def stood(policy: Policy, row: Row) -> Policy:
     """The policy with the id and the version that the store gives it."""
-    return Policy(policy.kind, policy.scope, policy.body, row.name, policy.dialect, row.id, row.version)
+    return replace(policy, name=row.name, id=row.id, version=row.version)
 
 
 def sort_key(row: Row) -> tuple[int, int, str]:
     """The order of lists: by kind, by level, by unit."""
-    return int(row.kind), list(type(row.scope.level)).index(row.scope.level), row.scope.unit
+    return int(row.kind), LEVELS.index(row.scope.level), row.scope.unit

@@ -120,7 +120,7 @@ class Judging:
         return len(known) + len(told)
 
     async def consider(self, unit: Unit, submissions: Sequence[Submission]) -> list[Judged]:
-        """The verdicts about submissions that nobody made; nothing is kept. Raises NotHeardYet, UnreadablePolicy."""
+        """The verdicts about submissions that are not made; nothing is kept. Raises NotHeardYet, UnreadablePolicy."""
         shelf = await self._loading.seen(unit)
         projects = await self._books.projects(unit, {each.submitted.project for each in submissions})
         given: list[Judged] = []

@@ -14,7 +14,7 @@ CREATE TABLE policies (
     version    bigint      NOT NULL,
     revision   bigint      NOT NULL,      -- of the write that changed it last
     document   text        NOT NULL,      -- as it was written
-    source     text        NOT NULL,      -- what applied it; empty: somebody by hand
+    source     text        NOT NULL,      -- what applied it; empty: a person
     created_at timestamptz NOT NULL,
     created_by text        NOT NULL,
     updated_at timestamptz NOT NULL,

@@ -111,7 +111,7 @@ class Policy(_message.Message):
     document: _builtins.str
     """Its document, as it was written."""
     source: _builtins.str
-    """What applied it, such as a git repository; empty: somebody by hand."""
+    """What applied it, such as a git repository; empty: a person."""
     created_by: _builtins.str
     """Who made it."""
     updated_by: _builtins.str
@@ -280,7 +280,7 @@ class ApplyPoliciesRequest(_message.Message):
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
     AUTHOR_FIELD_NUMBER: _builtins.int
     source: _builtins.str
-    """What applies them, such as the name of a git repository; empty: somebody by hand."""
+    """What applies them, such as the name of a git repository; empty: a person."""
     prune: _builtins.bool
     """Removes what the source has applied before and the texts no longer have."""
     allow_empty: _builtins.bool
@@ -632,7 +632,7 @@ class PolicyVersion(_message.Message):
     reason: _builtins.str
     """Why."""
     source: _builtins.str
-    """What applied it; empty: somebody by hand."""
+    """What applied it; empty: a person."""
     document: _builtins.str
     """Its document; empty: the policy was removed."""
     @_builtins.property
